@@ -1,0 +1,64 @@
+"""The conversation IR: what every protocol is translated to and from.
+
+Only frozen attrs classes and errors, no I/O, no wire names, no tokens, no arrays. It imports nothing of ours and
+is imported by every room but the engine.
+"""
+
+from ninfer.conversation.errors import (
+    ContextExceeded,
+    EngineUnavailable,
+    Forbidden,
+    InternalError,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    QueueTimeout,
+    RequestError,
+    RequestTooLarge,
+    Unauthenticated,
+    Unsupported,
+)
+from ninfer.conversation.events import (
+    Event,
+    Finished,
+    FinishReason,
+    PromptProgress,
+    Started,
+    TextDelta,
+    Timings,
+    Usage,
+)
+from ninfer.conversation.request import GenerationRequest, ModelCard, SamplingFields, ThinkingFields
+from ninfer.conversation.turns import Part, Reasoning, Role, Text, Turn
+
+__all__ = [
+    "ContextExceeded",
+    "EngineUnavailable",
+    "Event",
+    "FinishReason",
+    "Finished",
+    "Forbidden",
+    "GenerationRequest",
+    "InternalError",
+    "InvalidRequest",
+    "ModelCard",
+    "NotFound",
+    "Overloaded",
+    "Part",
+    "PromptProgress",
+    "QueueTimeout",
+    "Reasoning",
+    "RequestError",
+    "RequestTooLarge",
+    "Role",
+    "SamplingFields",
+    "Started",
+    "Text",
+    "TextDelta",
+    "ThinkingFields",
+    "Timings",
+    "Turn",
+    "Unauthenticated",
+    "Unsupported",
+    "Usage",
+]

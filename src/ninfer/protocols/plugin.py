@@ -1,0 +1,118 @@
+"""The plugin interface: all that a protocol may see of the server and all that the server asks of a protocol.
+
+A protocol is a class registered under the entry-point group `ninfer.protocols`. It is built with the `ProtocolHost`
+and names its routes; a route's handler takes a `Call`, decodes its body, runs `host.generate(...)` inside its own
+task, and answers by `call.reply` or by frames through `call.stream()`. The built-in protocols use nothing else.
+
+Invariant: a handler answers exactly once. It may raise `RequestError` at any moment: before an answer has begun the
+server turns it into `protocol.error(...)`, afterwards into `protocol.stream_error(...)` and the end of the stream.
+Cancellation of the handler means that the client is gone.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol as Interface
+from typing import TypeAlias
+
+import attrs
+
+from ninfer.conversation import RequestError
+from ninfer.service.host import ProtocolHost
+
+ENTRY_POINT_GROUP = "ninfer.protocols"
+
+JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
+
+
+@attrs.frozen(kw_only=True)
+class WireError:
+    """An error as it goes out: status, JSON body, headers beside the request id."""
+
+    status: int
+    body: Mapping[str, object]
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+class FrameSink(Interface):
+    """Where the frames of one event stream go."""
+
+    async def send(self, frame: bytes) -> None:
+        """Queue one complete SSE frame (`data: ...\\n\\n`). Waits while the client's connection is full.
+
+        Headers leave with the first frame, or with the first keep-alive comment 5 s after `Call.stream` was entered.
+        """
+        ...
+
+
+class Call(Interface):
+    """One HTTP request on its way through a protocol."""
+
+    @property
+    def request_id(self) -> str:
+        """Unique id of this request; the server sends it back in the protocol's request-id header."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Request headers, looked up without regard to case."""
+        ...
+
+    @property
+    def path_args(self) -> Mapping[str, str]:
+        """Values of the route's placeholders."""
+        ...
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Query parameters; the last one of a name wins."""
+        ...
+
+    async def json(self) -> JSONValue:
+        """The body, read strictly (UTF-8, no NaN, no duplicate surprises, bounded depth).
+
+        Raises:
+            InvalidRequest: the body is not JSON.
+            RequestTooLarge: the body is over the limit.
+        """
+        ...
+
+    async def reply(self, body: Mapping[str, object], *, status: int = 200) -> None:
+        """Answer with one JSON body."""
+        ...
+
+    def stream(self) -> AbstractAsyncContextManager[FrameSink]:
+        """Answer with an event stream that ends when the block is left."""
+        ...
+
+
+Handler: TypeAlias = Callable[[Call], Awaitable[None]]
+
+
+@attrs.frozen
+class Route:
+    """One method and path (`/v1/responses/{id}`) of a protocol. Paths under /v1 also answer at /v1 + path."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class Protocol(Interface):
+    """What the server asks of a protocol. `name` is its entry point's name; it is constructed as `cls(host)`."""
+
+    name: str
+
+    def routes(self) -> Sequence[Route]:
+        """All routes; two protocols that claim one method and path fail the start."""
+        ...
+
+    def error(self, error: RequestError, request_id: str) -> WireError:
+        """The error as a whole answer."""
+        ...
+
+    def stream_error(self, error: RequestError, request_id: str) -> bytes:
+        """The error as the last frame of a stream that has begun."""
+        ...
+
+
+ProtocolFactory: TypeAlias = Callable[[ProtocolHost], Protocol]
