@@ -40,9 +40,30 @@ class _Theme:
     asks: Sequence[str]
 
 
-_SYLLABLES = "ka lo mir ten vas bru del fen gor hul jin pel qua ros sul tav wex yor zim cor".split()
-_STREETS = "Larch Quarry Harbour Mill Chapel Orchard Foundry Beacon Willow Station".split()
-_GOODS = "lantern kettle compass blanket ladder teapot hammer mirror candle basket".split()
+_SYLLABLES = [
+    "ka",
+    "lo",
+    "mir",
+    "ten",
+    "vas",
+    "bru",
+    "del",
+    "fen",
+    "gor",
+    "hul",
+    "jin",
+    "pel",
+    "qua",
+    "ros",
+    "sul",
+    "tav",
+    "wex",
+    "yor",
+    "zim",
+    "cor",
+]
+_STREETS = ["Larch", "Quarry", "Harbour", "Mill", "Chapel", "Orchard", "Foundry", "Beacon", "Willow", "Station"]
+_GOODS = ["lantern", "kettle", "compass", "blanket", "ladder", "teapot", "hammer", "mirror", "candle", "basket"]
 _MOODS = ("calm", "urgent", "playful", "formal")
 _METALS = ("copper", "silver", "bronze", "tin")
 _ROOMS = ("attic", "cellar", "pantry", "porch")
@@ -206,7 +227,7 @@ def json_cases(rng: random.Random) -> Iterator[Case]:
 def copy_cases(rng: random.Random) -> Iterator[Case]:
     """The answer stands in the prompt and must be given back letter by letter."""
     while True:
-        people = list({_invented(rng) for _ in range(3)})
+        people = list(dict.fromkeys(_invented(rng) for _ in range(3)))
         places = {name: _address(rng) for name in people}
         asked = rng.choice(people)
         facts = " ".join(f"{name} lives at {place}." for name, place in places.items())
