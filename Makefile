@@ -14,7 +14,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS) || [ $$? -eq 5 ]  # 5: there is no slow test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
