@@ -1,0 +1,60 @@
+"""The public surface: what packages export, and the few names that plugins of others may rely on."""
+
+import ast
+import importlib
+from importlib.metadata import entry_points
+
+import pytest
+
+import ninfer.protocols.plugin as plugin
+from ninfer.service.host import ProtocolHost
+from tests.architecture.source import Source, sources
+
+PACKAGES = [
+    source
+    for source in sources("src", "kernels_pallas")
+    if source.path.name == "__init__.py" and "__all__" in source.text
+]
+
+
+@pytest.mark.parametrize("source", PACKAGES, ids=lambda source: source.name)
+def test_exports_are_sorted_and_exist(source: Source) -> None:
+    package = importlib.import_module(source.name.removeprefix("src/").removesuffix("/__init__.py").replace("/", "."))
+    assert list(package.__all__) == sorted(set(package.__all__))
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+
+
+def test_the_conversation_exports_all_that_it_defines() -> None:
+    conversation = importlib.import_module("ninfer.conversation")
+    defined = set()
+    for source in sources("src/ninfer/conversation"):
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                defined.add(node.target.id)
+    assert {name for name in defined if not name.startswith("_")} == set(conversation.__all__)
+    assert all(hasattr(conversation, name) for name in conversation.__all__)
+
+
+def members(interface: type) -> set[str]:
+    return {name for name in vars(interface) if not name.startswith("_")} | set(
+        vars(interface).get("__annotations__", ())
+    )
+
+
+def test_what_a_plugin_may_rely_on() -> None:
+    """A change here breaks protocols of others: it belongs into the changelog."""
+    assert plugin.ENTRY_POINT_GROUP == "ninfer.protocols"
+    assert members(ProtocolHost) == {"model", "flags", "check_model", "generate"}
+    assert members(plugin.Protocol) == {"name", "request_id_header", "routes", "error", "stream_error"}
+    assert members(plugin.Call) == {"request_id", "headers", "path_args", "query", "json", "reply", "stream"}
+    assert members(plugin.FrameSink) == {"send"}
+    assert [field.name for field in plugin.Route.__attrs_attrs__] == ["method", "path", "handler"]
+    assert [field.name for field in plugin.WireError.__attrs_attrs__] == ["status", "body", "headers"]
+
+
+def test_built_in_protocols_register_like_any_other() -> None:
+    ours = {entry.name: entry.value for entry in entry_points(group=plugin.ENTRY_POINT_GROUP) if entry.dist is not None
+            and entry.dist.name == "ninfer"}  # fmt: skip
+    assert ours == {"openai_chat": "ninfer.protocols.openai_chat:OpenAIChat"}
