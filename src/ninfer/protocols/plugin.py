@@ -90,7 +90,10 @@ Handler: TypeAlias = Callable[[Call], Awaitable[None]]
 
 @attrs.frozen
 class Route:
-    """One method and path (`/v1/responses/{id}`) of a protocol. Paths under /v1 also answer at /v1 + path."""
+    """One method and path (`/v1/responses/{id}`) of a protocol. Paths under /v1 also answer at /v1 + path.
+
+    A placeholder takes one segment of the path; `{id:path}` takes all the rest, slashes included.
+    """
 
     method: str
     path: str
@@ -101,6 +104,8 @@ class Protocol(Interface):
     """What the server asks of a protocol. `name` is its entry point's name; it is constructed as `cls(host)`."""
 
     name: str
+    request_id_header: str
+    """Name of the header that carries the request's id on every answer of these routes (`x-request-id`)."""
 
     def routes(self) -> Sequence[Route]:
         """All routes; two protocols that claim one method and path fail the start."""

@@ -1,10 +1,23 @@
-"""`ProtocolHost`: all that a protocol may use of this server."""
+"""`ProtocolHost`: all that a protocol may use of this server; `ServiceHost`: what the server itself needs besides.
+
+Interfaces only. The one implementation is `service.service.Service`; tests bring fakes.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol as Interface
 
+import attrs
+
 from ninfer.conversation import Event, GenerationRequest, ModelCard
+
+
+@attrs.frozen(kw_only=True)
+class ProtocolFlags:
+    """Process flags that change how a protocol writes its answers."""
+
+    usage_chunk_choice: bool = False
+    """The streamed usage chunk of Chat carries one zero-delta choice instead of none (CHAT-019)."""
 
 
 class ProtocolHost(Interface):
@@ -13,6 +26,11 @@ class ProtocolHost(Interface):
     @property
     def model(self) -> ModelCard:
         """What clients may know of the loaded model."""
+        ...
+
+    @property
+    def flags(self) -> ProtocolFlags:
+        """Process flags that concern protocols."""
         ...
 
     def check_model(self, model: str) -> None:
@@ -25,4 +43,13 @@ class ProtocolHost(Interface):
         Entering prepares the prompt and waits for nothing else; the iterator yields events in the order that
         `conversation.events` states and raises `RequestError` where the generation fails.
         """
+        ...
+
+
+class ServiceHost(ProtocolHost, Interface):
+    """What the server asks of the service besides."""
+
+    @property
+    def accepts_work(self) -> bool:
+        """Whether anything can be generated; false after a failure of the whole engine. A full queue is no failure."""
         ...

@@ -1,0 +1,15 @@
+"""Server-sent events as bytes: one `data:` line, a blank line. No `id:`, no `retry:`, never empty data (D32)."""
+
+import json
+
+DONE = b"data: [DONE]\n\n"
+
+
+def dump_json(body: object) -> str:
+    """Compact strict JSON; characters beyond ASCII stay as they are."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def data_frame(body: object) -> bytes:
+    """One unnamed event whose data is `body` as JSON."""
+    return f"data: {dump_json(body)}\n\n".encode()

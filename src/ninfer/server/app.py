@@ -1,0 +1,172 @@
+"""The web application: routes of the protocols, of health and of the models, and errors in the right envelope.
+
+    app = create_app(host, protocols)                      # an ASGI application for hypercorn or for a test
+    app = create_app(host, protocols, settings=ServerSettings(max_request_bytes=1 << 20), running=RunningCalls())
+
+It knows HTTP and the plugin interface; it does not know tokens, the engine, or what any protocol's bodies mean.
+Invariant: every answer carries a request id, and no answer is HTML.
+"""
+
+import functools
+import logging
+import re
+from collections.abc import Sequence
+
+import trio
+from quart import Response, request
+from quart.globals import request_ctx
+from quart.wrappers import Request
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from ninfer.conversation import InvalidRequest, RequestTooLarge
+from ninfer.protocols.openai_errors import openai_body, openai_error
+from ninfer.protocols.plugin import JSONValue, Protocol, Route
+from ninfer.protocols.registry import check_routes
+from ninfer.protocols.sse import dump_json
+from ninfer.server import guards, models
+from ninfer.server.connection import Connection, request_id, request_nursery
+from ninfer.server.exchange import Answer, CallFacts, Exchange
+from ninfer.server.frames import FrameBody
+from ninfer.server.headers import HeaderMap
+from ninfer.server.json_reader import THREAD_BYTES, read_json
+from ninfer.server.running import RunningCalls
+from ninfer.server.settings import ServerSettings
+from ninfer.service.host import ServiceHost
+
+log = logging.getLogger(__name__)
+
+REQUEST_ID_HEADER = "x-request-id"
+_STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def create_app(
+    host: ServiceHost,
+    protocols: Sequence[Protocol],
+    *,
+    settings: ServerSettings | None = None,
+    running: RunningCalls | None = None,
+) -> QuartTrio:
+    """Build the application that serves `protocols`, which were constructed with `host`.
+
+    `running` lets the caller end all requests at once (`running.stop()`); without it nobody can.
+
+    Raises:
+        RouteConflict: two protocols, or a protocol and the server itself, claim one method and path.
+    """
+    settings = settings or ServerSettings()
+    running = running or RunningCalls()
+    check_routes(protocols, reserved=models.RESERVED)
+    app = QuartTrio("ninfer", static_folder=None)
+    app.asgi_http_class = Connection
+    app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
+    app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business
+    app.config["RESPONSE_TIMEOUT"] = None  # the default ends streams after a minute, silently
+    _add_errors(app)
+    guards.add_host_check(app, settings.allowed_hosts)
+    models.add_routes(app, host)
+    for protocol in protocols:
+        for route in protocol.routes():
+            _add_route(app, protocol, route, settings, running)
+    return app
+
+
+def served_paths(path: str) -> tuple[str, ...]:
+    """Where a listed path answers: itself, and under the doubled prefix that some base URLs lead to (HTTP-004)."""
+    return (path, f"/v1{path}") if path.startswith("/v1/") else (path,)
+
+
+def json_response(answer: Answer) -> Response:
+    """A whole JSON answer as a Quart response."""
+    response = Response(dump_json(answer.body), status=answer.status, content_type="application/json")
+    response.headers.update(answer.headers)
+    return response
+
+
+def _add_route(
+    app: QuartTrio, protocol: Protocol, route: Route, settings: ServerSettings, running: RunningCalls
+) -> None:
+    view = functools.partial(_answer_call, protocol, route, settings, running)
+    rule = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: f"<{m[2]}:{m[1]}>" if m[2] else f"<{m[1]}>", route.path)
+    for path in served_paths(rule):
+        app.add_url_rule(path, f"{protocol.name} {route.method} {path}", view, methods=[route.method])
+
+
+async def _answer_call(
+    protocol: Protocol, route: Route, settings: ServerSettings, running: RunningCalls, **path_args: str
+) -> Response:
+    """The view of every protocol route: start the handler, wait for the head of its answer, hand on the rest."""
+    facts = CallFacts(
+        request_id=request_id(request),
+        headers=HeaderMap(request.headers.items()),
+        path_args=path_args,
+        query={name: values[-1] for name, values in request.args.lists()},
+    )
+    body_reader = functools.partial(_read_body, request_ctx.request)
+    exchange = Exchange(facts, protocol, body_reader)
+    request_nursery(request).start_soon(_run_call, exchange, route, running)
+    silent = await exchange.begin(settings.keep_alive_s)
+    if exchange.answer is not None:
+        response = json_response(exchange.answer)
+    else:
+        frames = FrameBody(exchange.frames, keep_alive_s=settings.keep_alive_s, begin_with_comment=silent)
+        response = Response(frames, content_type="text/event-stream", headers=_STREAM_HEADERS)
+    response.headers[protocol.request_id_header] = facts.request_id
+    return response
+
+
+async def _run_call(exchange: Exchange, route: Route, running: RunningCalls) -> None:
+    with running.entered(exchange):
+        await exchange.run(route.handler)
+
+
+async def _read_body(wire_request: Request) -> JSONValue:
+    """The body of a request, whole and strict.
+
+    Raises:
+        InvalidRequest: it is no JSON, or encoded in a way that is not read here.
+        RequestTooLarge: it is over the limit.
+    """
+    encoding = wire_request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise InvalidRequest("the request body must not be compressed", code="unsupported_content_encoding")
+    try:
+        body = await wire_request.get_data(cache=False, as_text=False, parse_form_data=False)
+    except RequestEntityTooLarge:
+        raise _too_large(wire_request) from None
+    if len(body) < THREAD_BYTES:
+        return read_json(body)
+    return await trio.to_thread.run_sync(read_json, body, abandon_on_cancel=True)
+
+
+def _too_large(wire_request: Request) -> RequestTooLarge:
+    return RequestTooLarge(f"the request body is over the limit of {wire_request.max_content_length} bytes")
+
+
+def _add_errors(app: QuartTrio) -> None:
+    """No answer of the framework's own goes out as HTML, and each has its request id."""
+
+    @app.errorhandler(HTTPException)
+    async def framework_error(error: HTTPException) -> Response:
+        status = error.code or 500
+        if status == 413:
+            wire = openai_error(_too_large(request_ctx.request))
+            return json_response(Answer(status=wire.status, body=wire.body))
+        code = re.sub(r"\W+", "_", error.name.lower())
+        what = f"{request.method} {request.path[:200]}".encode("ascii", "backslashreplace").decode()
+        body = openai_body(f"{what}: {error.name.lower()}", "invalid_request_error", code=code)
+        allowed = {name: value for name, value in error.get_headers() if name.lower() == "allow"}
+        return json_response(Answer(status=status, body=body, headers=allowed))
+
+    @app.errorhandler(Exception)
+    async def fault(error: Exception) -> Response:
+        log.error("request %s failed", request_id(request), exc_info=error)
+        body = openai_body("internal error", "server_error", code="internal_error")
+        return json_response(Answer(status=500, body=body))
+
+    @app.after_request
+    async def add_request_id(response: Response) -> Response:
+        if request_id(request) not in response.headers.values():  # a protocol may have its own name for it
+            response.headers[REQUEST_ID_HEADER] = request_id(request)
+        return response

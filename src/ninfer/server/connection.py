@@ -1,0 +1,59 @@
+"""How one HTTP request lives under quart-trio: a nursery that the client's departure cancels.
+
+quart-trio cancels that nursery on every disconnect message, also on the one that the server posts while the last
+part of a complete answer is still being sent: with `Connection: close` the connection was then never closed. Here the
+message counts only while the answer is incomplete. The nursery is made known to the view through the ASGI scope.
+"""
+
+from collections.abc import MutableMapping
+from typing import cast
+from uuid import uuid4
+
+import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
+from quart.wrappers import Request
+from quart_trio.asgi import TrioASGIHTTPConnection
+
+_NURSERY = "ninfer.nursery"
+_REQUEST_ID = "ninfer.request_id"
+
+
+def request_nursery(request: Request) -> trio.Nursery:
+    """The nursery of this request: cancelled when its client leaves, and when the answer is complete."""
+    return cast(trio.Nursery, _extras(request)[_NURSERY])
+
+
+def request_id(request: Request) -> str:
+    """The id that this request's answer carries."""
+    return cast(str, _extras(request)[_REQUEST_ID])
+
+
+def _extras(request: Request) -> MutableMapping[str, object]:
+    return cast(MutableMapping[str, object], request.scope)
+
+
+class Connection(TrioASGIHTTPConnection):
+    """One request: reads the body, runs the view, sends the answer."""
+
+    async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        self._complete = False
+        extras = cast(MutableMapping[str, object], self.scope)
+        extras[_REQUEST_ID] = f"req_{uuid4().hex}"
+
+        async def watched_send(event: ASGISendEvent) -> None:
+            if event["type"] == "http.response.body" and not event.get("more_body", False):
+                self._complete = True
+            await send(event)
+
+        request = self._create_request_from_scope(watched_send)
+        async with trio.open_nursery() as nursery:
+            extras[_NURSERY] = nursery
+            nursery.start_soon(self.handle_messages, nursery, request, receive)
+            nursery.start_soon(self.handle_request, nursery, request, watched_send)
+
+    async def handle_messages(  # type: ignore[override]
+        self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
+    ) -> None:
+        await super(TrioASGIHTTPConnection, self).handle_messages(request, receive)
+        if not self._complete:
+            nursery.cancel_scope.cancel()

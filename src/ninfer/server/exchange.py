@@ -1,0 +1,167 @@
+"""One HTTP request on its way through a protocol's handler: the server's side of `protocols.plugin.Call`.
+
+The handler runs in a task of its own inside the connection's nursery, so a client that leaves cancels it. The view
+waits here until it is decided what the answer begins with. It knows no protocol and no engine.
+
+Invariant: until the head of an event stream has left, a failure is a whole HTTP answer; afterwards it is the
+protocol's stream error and the end of the body (D1). A whole answer leaves only when the handler has ended, so what
+the request owned is free again when the client reads it.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from ninfer.conversation import EngineUnavailable, InternalError, RequestError
+from ninfer.protocols.plugin import Handler, JSONValue, Protocol
+from ninfer.server.frames import FrameQueue
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """A whole JSON answer."""
+
+    status: int
+    body: Mapping[str, object]
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class CallFacts:
+    """What a call is, as far as its handler may know."""
+
+    request_id: str
+    headers: Mapping[str, str]
+    path_args: Mapping[str, str]
+    query: Mapping[str, str]
+
+
+class Exchange:
+    """A request and the answer that is being made; implements `Call`."""
+
+    def __init__(self, facts: CallFacts, protocol: Protocol, read_json: Callable[[], Awaitable[JSONValue]]) -> None:
+        self._facts = facts
+        self._protocol = protocol
+        self._read_json = read_json
+        self._scope = trio.CancelScope()
+        self._stopped = False
+        self._reply: Answer | None = None
+        self._streaming = False
+        self._decided = trio.Event()
+        """Set when the handler has entered a stream or has ended."""
+        self._head = trio.Event()
+        """Set when the stream has a first frame or the handler has ended."""
+        self.frames = FrameQueue()
+        self.answer: Answer | None = None
+        """The whole answer, once the handler has ended without a stream that had begun."""
+        self.head_sent = False
+        """Whether the answer has begun as an event stream: there is no way back."""
+
+    @property
+    def request_id(self) -> str:
+        return self._facts.request_id
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._facts.headers
+
+    @property
+    def path_args(self) -> Mapping[str, str]:
+        return self._facts.path_args
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self._facts.query
+
+    async def json(self) -> JSONValue:
+        return await self._read_json()
+
+    async def reply(self, body: Mapping[str, object], *, status: int = 200) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._reply is not None or self._streaming:
+            raise RuntimeError("a call is answered once")
+        self._reply = Answer(status=status, body=body)
+
+    @asynccontextmanager
+    async def stream(self) -> AsyncIterator["Exchange"]:
+        if self._reply is not None or self._streaming:
+            raise RuntimeError("a call is answered once")
+        self._streaming = True
+        self._decided.set()
+        yield self
+
+    async def send(self, frame: bytes) -> None:
+        """Queue a frame: the exchange is its own `FrameSink`."""
+        await self.frames.put(frame)
+        if not self.head_sent:
+            self.head_sent = True
+            self._head.set()
+
+    def stop(self) -> None:
+        """End the request because the server is stopping. Idempotent."""
+        self._stopped = True
+        self._scope.cancel()
+
+    async def run(self, handler: Handler) -> None:
+        """Run the handler to its end and see to it that there is an answer, whatever it does."""
+        error: RequestError | None = None
+        with self._scope:
+            try:
+                await handler(self)
+            except Exception as raised:
+                error = self._judged(raised)
+        if self._stopped and self._scope.cancelled_caught:
+            error = EngineUnavailable("the server is stopping")
+        elif error is None and self._reply is None and not self.head_sent:
+            log.error("request %s: the handler of %s ended without an answer", self.request_id, self._protocol.name)
+            error = self._fault()
+        self._finish(error)
+
+    async def begin(self, keep_alive_s: float) -> bool:
+        """Wait for what the answer begins with; true if its first bytes have to be a keep-alive comment.
+
+        Afterwards `answer` is the whole answer, or None and the answer is the stream of `frames`.
+        """
+        await self._decided.wait()
+        with trio.move_on_after(keep_alive_s):
+            await self._head.wait()
+        if self.answer is not None:
+            return False
+        silent, self.head_sent = not self.head_sent, True
+        return silent
+
+    def _judged(self, raised: Exception) -> RequestError:
+        cause = _single_cause(raised)
+        if isinstance(cause, RequestError):
+            if isinstance(cause, InternalError):
+                log.error("request %s failed", self.request_id, exc_info=raised)
+            return cause
+        log.error("request %s: the handler of %s failed", self.request_id, self._protocol.name, exc_info=raised)
+        return self._fault()
+
+    def _fault(self) -> InternalError:
+        return InternalError(f"internal error; the server's log has more under request id {self.request_id}")
+
+    def _finish(self, error: RequestError | None) -> None:
+        if error is None:
+            self.answer = None if self.head_sent else self._reply
+        elif self.head_sent:
+            self.frames.put_now(self._protocol.stream_error(error, self.request_id))
+        else:
+            wire = self._protocol.error(error, self.request_id)
+            self.answer = Answer(status=wire.status, body=wire.body, headers=wire.headers)
+        self.frames.close()
+        self._decided.set()
+        self._head.set()
+
+
+def _single_cause(raised: Exception) -> Exception:
+    """What a nursery has wrapped, if it is one error."""
+    while isinstance(raised, ExceptionGroup) and len(raised.exceptions) == 1:
+        raised = raised.exceptions[0]
+    return raised

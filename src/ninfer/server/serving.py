@@ -1,0 +1,134 @@
+"""Serve an ASGI application with hypercorn's protocols until a stop, and then really end.
+
+hypercorn's own loop has no hold on its connections: its writes are shielded from cancellation, so a client that had
+stopped reading kept the process alive. This loop keeps the accepted sockets and closes them when the grace period
+is over; nor does a fault in one connection end the others. It knows connections and no requests.
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import cast
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, AppWrapper, ConnectionState
+from hypercorn.utils import wrap_app
+
+log = logging.getLogger(__name__)
+
+IDLE_CONNECTION_S = 75
+"""SDKs keep pools and come back later than hypercorn's 5 s, to a closed socket."""
+HEADER_BYTES = 1 << 16
+
+
+class Stop:
+    """A stop of the server, asked for at most once. `on_stop` runs before the listeners close."""
+
+    def __init__(self, on_stop: Callable[[], None] | None = None) -> None:
+        self._on_stop = on_stop
+        self._asked = trio.Event()
+
+    def ask(self) -> None:
+        """Stop the server. Idempotent."""
+        if not self._asked.is_set():
+            self._asked.set()
+            if self._on_stop is not None:
+                self._on_stop()
+
+    async def wait(self) -> None:
+        """Return once a stop has been asked for."""
+        await self._asked.wait()
+
+
+class OpenConnections:
+    """The accepted sockets that are still open."""
+
+    def __init__(self) -> None:
+        self._streams: set[trio.SocketStream] = set()
+        self._waiting = trio.lowlevel.ParkingLot()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def add(self, stream: trio.SocketStream) -> None:
+        self._streams.add(stream)
+
+    def discard(self, stream: trio.SocketStream) -> None:
+        self._streams.discard(stream)
+        self._waiting.unpark_all()
+
+    async def wait_until_none(self) -> None:
+        """Return when no connection is open."""
+        await trio.lowlevel.checkpoint()
+        while self._streams:
+            await self._waiting.park()
+
+    def close_all(self) -> None:
+        """Close every socket: whoever waits in one, shielded or not, wakes with an error."""
+        for stream in tuple(self._streams):
+            stream.socket.close()
+
+
+async def serve(
+    app: ASGIFramework,
+    listeners: list[socket.socket],
+    stop: Stop,
+    *,
+    grace_s: float,
+    connections: OpenConnections | None = None,
+) -> None:
+    """Answer on `listeners` (of `open_listener`) until `stop`, then give running answers `grace_s` to leave."""
+    open_connections = OpenConnections() if connections is None else connections
+    config = _config()
+    context = WorkerContext(None)
+    wrapped = wrap_app(app, config.wsgi_max_body_size, "asgi")
+
+    async def serve_connection(stream: trio.SocketStream) -> None:
+        await _serve_connection(wrapped, config, context, stream, open_connections)
+
+    async with trio.open_nursery() as answering:
+        async with trio.open_nursery() as accepting:
+            accepting.start_soon(
+                lambda: trio.serve_listeners(
+                    serve_connection,
+                    [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners],
+                    handler_nursery=answering,
+                )
+            )
+            await stop.wait()
+            accepting.cancel_scope.cancel()  # closes the listeners: new connections are refused from here
+        await context.terminated.set()  # idle connections close now, the others after their answer
+        with trio.move_on_after(grace_s):
+            await open_connections.wait_until_none()
+        answering.cancel_scope.cancel()
+        open_connections.close_all()
+
+
+async def _serve_connection(
+    app: AppWrapper, config: Config, context: WorkerContext, stream: trio.SocketStream, connections: OpenConnections
+) -> None:
+    connections.add(stream)
+    try:
+        # Its annotation asks for TLS; a plain stream is what it gets from hypercorn's own loop, too.
+        await TCPServer(app, config, context, ConnectionState({}), cast("trio.SSLStream[trio.SocketStream]", stream))
+    except* OSError:
+        pass  # the client has reset the connection: hypercorn lets some of these through
+    except* Exception as group:
+        log.error("a connection failed", exc_info=group)
+    finally:
+        stream.socket.close()  # under cancellation hypercorn leaves it open
+        connections.discard(stream)
+
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = logging.getLogger("ninfer.http")
+    config.keep_alive_timeout = IDLE_CONNECTION_S
+    config.keep_alive_max_requests = 1 << 30
+    config.h11_max_incomplete_size = HEADER_BYTES
+    config.include_server_header = False
+    return config

@@ -1,0 +1,18 @@
+"""What is fixed for a server when it starts. Sizes are bytes, times are seconds."""
+
+import attrs
+from attrs import validators
+
+
+@attrs.frozen(kw_only=True)
+class ServerSettings:
+    """Limits and clocks of the HTTP side."""
+
+    max_request_bytes: int = attrs.field(default=384 << 20, validator=validators.gt(0))
+    """A body above this is answered 413 before anything of it is parsed."""
+    keep_alive_s: float = attrs.field(default=5.0, validator=validators.gt(0))
+    """Silence on an event stream after which a comment is sent."""
+    grace_s: float = attrs.field(default=10.0, validator=validators.ge(0))
+    """Time that running answers get to leave after a stop; then their sockets are closed."""
+    allowed_hosts: frozenset[str] | None = None
+    """Names that a request's Host header may carry, without port; None lets every name pass (D43)."""

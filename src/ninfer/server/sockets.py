@@ -1,0 +1,48 @@
+"""Listening sockets of our own, because what is set on them is inherited by every accepted connection.
+
+The web server has no hook on accepted sockets. TCP keepalive finds dead peers of silent connections, and
+TCP_USER_TIMEOUT bounds every write: a peer that stops reading is cut once all buffers have been full for 15 s.
+"""
+
+import socket
+
+KEEPALIVE_IDLE_S = 5
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_PROBES = 3
+USER_TIMEOUT_MS = 15_000
+BACKLOG = 256
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A listening, non-blocking TCP socket; port 0 lets the system choose.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+            ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+            ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS),  # Linux; elsewhere keepalive alone has to do
+        ):
+            if hasattr(socket, name):
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def listener_url(listener: socket.socket) -> str:
+    """The base URL under which a listener of `open_listener` answers."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
