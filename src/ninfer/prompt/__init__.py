@@ -1,0 +1,17 @@
+"""Prompts: tokenizer, chat template, control-token safety. Requests in, token ids out; no engine, no replies."""
+
+from ninfer.prompt.builder import PreparedPrompt, PromptBuilder
+from ninfer.prompt.template import BadTemplate, ChatTemplate
+from ninfer.prompt.tokenizer import BadTokenizer, Tokenizer
+from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN
+
+__all__ = [
+    "THINK_CLOSE",
+    "THINK_OPEN",
+    "BadTemplate",
+    "BadTokenizer",
+    "ChatTemplate",
+    "PreparedPrompt",
+    "PromptBuilder",
+    "Tokenizer",
+]
