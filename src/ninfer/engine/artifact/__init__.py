@@ -1,0 +1,21 @@
+"""Artifacts: the `.ninfer` container, its numeric formats and layouts, and conversion from safetensors.
+
+Knows which tensors an architecture has, not what they compute; no JAX. docs/artifact.md describes the bytes.
+"""
+
+from ninfer.engine.artifact.conversion import convert
+from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.reader import Artifact, Facts
+from ninfer.engine.artifact.resolve import default_cache_dir, resolve_artifact
+from ninfer.engine.artifact.writer import Progress, Report
+
+__all__ = [
+    "Artifact",
+    "ArtifactError",
+    "Facts",
+    "Progress",
+    "Report",
+    "convert",
+    "default_cache_dir",
+    "resolve_artifact",
+]
