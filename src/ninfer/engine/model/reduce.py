@@ -1,0 +1,50 @@
+"""Products and sums whose bits depend on nothing but their own length (architecture, rule 8).
+
+XLA on the CPU picks another algorithm for a product with one row, and another order for a reduction whose total size
+reaches a few thousand elements. So a neighbour in the batch could change a row's bits; these two functions prevent it.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """`x @ weight.T`: x [..., K], weight [N, K] -> [..., N], in x's dtype.
+
+    A single row takes XLA's matrix-vector path, which adds in another order than the product: it is padded to two.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    count = rows.shape[0]
+    if count == 1:
+        rows = jnp.concatenate([rows, jnp.zeros_like(rows)])
+    product = lax.dot_general(rows, weight.astype(x.dtype), (((1,), (1,)), ((), ())))
+    return product[:count].reshape(*x.shape[:-1], weight.shape[0])
+
+
+def tree_sum(x: jax.Array, axis: int = -1) -> jax.Array:
+    """Sum of x over one axis by halves: x[i] + x[i + n/2], again and again. Differentiable, also in reverse."""
+    return _tree_sum(x, axis % x.ndim)
+
+
+def _halve(x: jax.Array, axis: int) -> jax.Array:
+    while (length := x.shape[axis]) > 1:
+        if length % 2:
+            widths = [(0, int(dim == axis), 0) for dim in range(x.ndim)]
+            x = lax.pad(x, jnp.zeros((), x.dtype), widths)
+            length += 1
+        x = lax.slice_in_dim(x, 0, length // 2, axis=axis) + lax.slice_in_dim(x, length // 2, length, axis=axis)
+    return lax.squeeze(x, (axis,))
+
+
+def _tree_sum(x: jax.Array, axis: int) -> jax.Array:
+    @jax.custom_jvp
+    def total(x: jax.Array) -> jax.Array:
+        return _halve(x, axis)
+
+    @total.defjvp
+    def _derivative(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        # A tree transposed is a tower of pads; a plain sum transposed is one broadcast.
+        return total(*primals), jnp.sum(tangents[0], axis=axis)
+
+    return total(x)

@@ -1,0 +1,167 @@
+"""The `Device` port with JAX: memory that is allocated once, programs that are compiled before the first unit.
+
+Knows arrays and programs; knows no request and decides nothing. Invariants: after `prepare` only compiled programs are
+called, so nothing traces or compiles; memory has one owner, is donated to every call and taken back from it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import jax
+import numpy as np
+
+from ninfer.engine.device import DecodeRow, PrefillUnit, UnitResult
+from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.weights import TextWeights
+from ninfer.engine.programs import plan as plans
+from ninfer.engine.programs.compile_cache import use_compile_cache
+from ninfer.engine.programs.steps import Memory, StepOutput, decode_step, prefill_step, zero_memory
+from ninfer.engine.types import PAGE_TOKENS
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a program's name, how many are done and how many there are."""
+
+Program: TypeAlias = Callable[[TextWeights, Memory, np.ndarray], tuple[Memory, StepOutput]]
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    """The progress of who does not want to know."""
+
+
+@attrs.frozen
+class JaxPending:
+    """A dispatched unit, with its logits for tests and self-tests."""
+
+    output: StepOutput
+    sampled: bool
+
+    def read(self) -> UnitResult:
+        """Wait for the unit and give its result. Raises what the device raised."""
+        tokens, faulty = np.asarray(self.output.chosen)
+        if not self.sampled:
+            return UnitResult(())
+        return UnitResult(tuple(tokens.tolist()), frozenset(np.flatnonzero(faulty).tolist()))
+
+    def read_logits(self) -> np.ndarray:
+        """float32 [rows, V] before penalties: the rows that the tokens were chosen from. Waits as `read` does."""
+        return np.asarray(self.output.logits)[: None if self.sampled else 0]
+
+
+class JaxDevice:
+    """One text model on the default JAX device."""
+
+    def __init__(
+        self,
+        config: TextConfig,
+        weights: TextWeights,
+        *,
+        lanes: int,
+        total_pages: int,
+        prefill_chunk_tokens: int,
+        max_context_tokens: int,
+        used_tokens: int | None = None,
+        compile_cache: Path | None = None,
+        progress: Progress = _silent,
+    ) -> None:
+        """Nothing is allocated or compiled before `prepare`.
+
+        Args:
+            lanes: slots, and rows of the widest decode round.
+            total_pages: pages of the KV pool, 64 tokens each.
+            prefill_chunk_tokens: most tokens of one prefill unit, a multiple of 64.
+            max_context_tokens: longest context of one lane; fixes the length of page tables.
+            used_tokens: ids from here on are vocabulary rows without a token and are never chosen.
+            compile_cache: private folder for compiled programs.
+        """
+        if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
+            raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
+        for name, value in (("lanes", lanes), ("total_pages", total_pages), ("max_context_tokens", max_context_tokens)):
+            if value < 1:
+                raise ValueError(f"{name}={value} is below 1")
+        self._config = config
+        self._weights = weights
+        self._lanes = lanes
+        self._total_pages = total_pages
+        self._chunk_tokens = prefill_chunk_tokens
+        self._table_pages = plans.table_pages(max_context_tokens)
+        self._used_tokens = config.vocab_size if used_tokens is None else min(used_tokens, config.vocab_size)
+        self._compile_cache = compile_cache
+        self._progress = progress
+        self._compilations = 0
+        self._memory: Memory | None = None
+        self._prefill: Program | None = None
+        self._decode: dict[int, Program] = {}  # rows -> program
+
+    @property
+    def total_pages(self) -> int:
+        """Pages of the KV pool."""
+        return self._total_pages
+
+    @property
+    def total_slots(self) -> int:
+        """Recurrent-state slots: one per lane."""
+        return self._lanes
+
+    @property
+    def compilations(self) -> int:
+        """Programs compiled so far. Constant once `prepare` has returned."""
+        return self._compilations
+
+    def prepare(self) -> None:
+        """Compile every program, then allocate the memory. Blocks; called once, before the first unit."""
+        if self._memory is not None:
+            raise RuntimeError("the device is prepared already")
+        if self._compile_cache is not None:
+            use_compile_cache(self._compile_cache)
+        total = 2 + self._lanes
+        make_memory = partial(zero_memory, self._config, pages=self._total_pages, slots=self._lanes)
+        memory = jax.eval_shape(make_memory)
+        self._progress("prefill", 0, total)
+        prefill = partial(prefill_step, self._config, self._used_tokens, self._table_pages)
+        shape = plans.prefill_plan_shape(pages=self._table_pages, tokens=self._chunk_tokens)
+        self._prefill = self._compile(prefill, memory, shape)
+        for rows in range(1, self._lanes + 1):
+            self._progress(f"decode {rows}", rows, total)
+            shape = plans.decode_plan_shape(pages=self._table_pages, rows=rows)
+            self._decode[rows] = self._compile(partial(decode_step, self._config, self._used_tokens), memory, shape)
+        self._progress("memory", total - 1, total)
+        allocate = jax.jit(make_memory).lower().compile()
+        self._compilations += 1
+        self._memory = jax.block_until_ready(allocate())
+        self._progress("ready", total, total)
+
+    def prefill(self, unit: PrefillUnit) -> JaxPending:
+        """Dispatch one prefill chunk."""
+        if self._prefill is None:
+            raise RuntimeError("the device is not prepared")
+        if not unit.tokens or unit.start % PAGE_TOKENS:
+            raise ValueError(f"a prefill unit of {len(unit.tokens)} tokens cannot start at {unit.start}")
+        packed = plans.pack_prefill(unit, pages=self._table_pages, tokens=self._chunk_tokens)
+        return self._dispatch(self._prefill, packed, sampled=unit.sample is not None)
+
+    def decode(self, rows: tuple[DecodeRow, ...]) -> JaxPending:
+        """Dispatch one decode round over `rows`, 1 to the number of lanes; slots are distinct."""
+        return self._dispatch(self._decode[len(rows)], plans.pack_decode(rows, pages=self._table_pages), sampled=True)
+
+    def _dispatch(self, program: Program, plan: np.ndarray, *, sampled: bool) -> JaxPending:
+        if self._memory is None:
+            raise RuntimeError("the device is not prepared, or a failed unit took its memory")
+        memory, self._memory = self._memory, None  # donated: nobody may look at it again
+        self._memory, output = program(self._weights, memory, plan)
+        output.chosen.copy_to_host_async()
+        return JaxPending(output, sampled)
+
+    def _compile(
+        self,
+        step: Callable[[TextWeights, Memory, jax.Array], tuple[Memory, StepOutput]],
+        memory: Memory,
+        plan_shape: tuple[int, ...],
+    ) -> Program:
+        plan = jax.ShapeDtypeStruct(plan_shape, np.dtype(np.int32))
+        compiled = jax.jit(step, donate_argnums=1).lower(self._weights, memory, plan).compile()
+        self._compilations += 1
+        program: Program = compiled
+        return program
