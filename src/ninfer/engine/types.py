@@ -40,6 +40,10 @@ class EngineStopped(EngineError):
     """The engine runs nothing any more: it was closed, or a failure was not recoverable."""
 
 
+class DeviceLost(EngineStopped):
+    """The device itself has failed. Nothing can mend that from inside: the process has to end (LIFE-027)."""
+
+
 @attrs.frozen
 class Prompt:
     """A prepared prompt: at least one token."""
@@ -143,13 +147,23 @@ class EngineFigures:
     free_slots: int
     total_slots: int
     waiting_requests: int
+    """Requests that have not been admitted yet."""
     resident_requests: int
+    """Requests that own a lane."""
+    paused_requests: int = 0
+    """Requests that gave their lane and pages back and wait for a replay."""
     prefilled_tokens: int
     generated_tokens: int
     decode_rounds: int
     prefill_units: int
     compilations: int
     """Programs compiled so far; constant after readiness."""
+    replayed_tokens: int = 0
+    """Tokens that replays have run again; they count neither as prefilled nor as generated."""
+    pauses: int = 0
+    """How often a request was paused for the memory of an older one."""
+    recoveries: int = 0
+    """Failed units that the engine survived."""
 
 
 class TokenCodec(Protocol):

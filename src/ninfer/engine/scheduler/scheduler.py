@@ -1,0 +1,405 @@
+"""The scheduler: who gets a lane, which unit runs next, who gives way when memory is short.
+
+It decides and keeps the books; it runs nothing. `plan` names the units of one turn and reserves their pages, `commit`
+and `fail` take their results back, `cancel` may come at any moment. A turn that has been planned is taken as
+dispatched, so the next one is planned on top of it before its result is known. Knows no device, no clock, no text.
+
+Memory goes by age. A unit that lacks pages takes them from the youngest younger request, which is paused: it gives
+everything back once nothing of it is in flight, keeps its tokens, and is replayed later (D39). Whoever lacks pages
+keeps everybody younger from taking new ones meanwhile.
+
+Invariants: the oldest admitted request is never paused and always progresses; at most `lanes` younger requests are
+admitted past a waiting one that does not fit; a lane's pages and slot are free only when nothing in flight uses them.
+"""
+
+import bisect
+
+import attrs
+
+from ninfer.engine.cache import LedgerError, PageLedger, SlotLedger, pages_for
+from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
+from ninfer.engine.scheduler.job import UNPACED, Job, Leaving, Pacing
+from ninfer.engine.scheduler.plan import DecodeStep, Note, PrefillStep, Settled, StepPlan
+from ninfer.engine.types import (
+    PAGE_TOKENS,
+    Admitted,
+    CapacityExceeded,
+    EngineError,
+    EngineEvent,
+    EngineFigures,
+    EngineLimits,
+    Failed,
+    Finished,
+    Plan,
+    Prompt,
+    PromptProgress,
+    Tokens,
+    UnitFailed,
+)
+
+
+@attrs.define
+class _Turn:
+    """A plan in the making."""
+
+    now_s: float
+    prefill: PrefillStep | None = None
+    tickets: list[int] = attrs.field(factory=list)
+    rows: list[DecodeRow] = attrs.field(factory=list)
+    notes: list[Note] = attrs.field(factory=list)
+    wake_s: float | None = None
+    short: bool = False
+    """Someone lacks pages: nobody younger takes any in this turn."""
+
+
+@attrs.define
+class _Counters:
+    prefilled_tokens: int = 0
+    generated_tokens: int = 0
+    replayed_tokens: int = 0
+    decode_rounds: int = 0
+    prefill_units: int = 0
+    pauses: int = 0
+
+
+def _age(job: Job) -> int:
+    return job.ticket
+
+
+class Scheduler:
+    """All requests of one engine, and the books of its memory."""
+
+    def __init__(self, limits: EngineLimits, *, total_pages: int, total_slots: int) -> None:
+        if total_slots < limits.lanes:
+            raise ValueError(f"{limits.lanes} lanes need as many slots, the device has {total_slots}")
+        self._limits = limits
+        self._pages = PageLedger(total_pages)
+        self._slots = SlotLedger(limits.lanes)
+        self._jobs: dict[int, Job] = {}  # ticket -> every request that has not ended
+        # Each request is in one of these, all in the order of arrival.
+        self._waiting: list[Job] = []
+        self._resident: list[Job] = []
+        self._paused: list[Job] = []
+        self._counters = _Counters()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request has not ended."""
+        return bool(self._jobs)
+
+    def submit(self, ticket: int, prompt: Prompt, plan: Plan, pacing: Pacing = UNPACED) -> tuple[Note, ...]:
+        """Queue a request. Tickets grow with each one. Returns its failure if it can never fit."""
+        if ticket in self._jobs or (self._waiting and ticket < self._waiting[-1].ticket):
+            raise LedgerError(f"ticket {ticket} is out of order")
+        room_tokens = self._limits.max_context_tokens - len(prompt.tokens)
+        if room_tokens < 0 or pages_for(len(prompt.tokens)) > self._pages.total_pages:
+            return ((ticket, Failed(CapacityExceeded(f"a prompt of {len(prompt.tokens)} tokens can never fit"))),)
+        job = Job(
+            ticket=ticket,
+            prompt=prompt.tokens,
+            plan=plan,
+            limit_tokens=min(plan.max_new_tokens, room_tokens),
+            pacing=pacing,
+        )
+        self._jobs[ticket] = job
+        self._waiting.append(job)
+        return ()
+
+    def cancel(self, ticket: int) -> None:
+        """Drop a request, wherever it is; one that has ended already is fine. Nothing is told about it any more."""
+        job = self._jobs.get(ticket)
+        if job is None:
+            return
+        if job.admitted:
+            job.leaving, job.outcome = Leaving.ENDED, None
+            self._settle(job, [])
+        else:
+            (self._paused if job in self._paused else self._waiting).remove(job)
+            del self._jobs[ticket]
+
+    def plan(self, now_s: float) -> StepPlan:
+        """The units of the next turn. Their pages are reserved; they count as dispatched from now on."""
+        turn = _Turn(now_s)
+        self._resume(turn)
+        for job in tuple(self._resident):
+            self._grant(job, turn)
+        for job in self._admit(turn):
+            self._grant(job, turn)
+        decode = DecodeStep(tuple(turn.tickets), tuple(turn.rows)) if turn.rows else None
+        return StepPlan(prefill=turn.prefill, decode=decode, notes=tuple(turn.notes), wake_s=turn.wake_s)
+
+    def commit(self, step: PrefillStep | DecodeStep, result: UnitResult, now_s: float) -> Settled:
+        """Take the result of a unit. Rows whose request has ended meanwhile are dropped."""
+        notes: list[Note] = []
+        live = faulty = 0
+        for row, ticket in enumerate(_tickets(step)):
+            job = self._jobs[ticket]
+            job.in_flight -= 1
+            if job.leaving is not Leaving.ENDED:
+                live += 1
+                if row in result.faulty_rows:
+                    faulty += 1
+                    self._end(job, Failed(UnitFailed("the logits were not finite")))
+                elif isinstance(step, PrefillStep):
+                    self._commit_prefill(job, step.unit, result, now_s, notes)
+                else:
+                    self._commit_row(job, step.rows[row], result.tokens[row], now_s, notes)
+            self._settle(job, notes)
+        if isinstance(step, PrefillStep):
+            self._counters.prefill_units += 1
+        else:
+            self._counters.decode_rounds += 1
+        return Settled(notes=tuple(notes), live_rows=live, faulty_rows=faulty)
+
+    def fail(self, step: PrefillStep | DecodeStep, error: EngineError) -> Settled:
+        """A unit came to nothing: its requests end with `error` and give back what they own."""
+        notes: list[Note] = []
+        live = 0
+        for ticket in _tickets(step):
+            job = self._jobs[ticket]
+            job.in_flight -= 1
+            if job.leaving is not Leaving.ENDED:
+                live += 1
+                self._end(job, Failed(error))
+            self._settle(job, notes)
+        return Settled(notes=tuple(notes), live_rows=live, faulty_rows=live)
+
+    def figures(self, *, compilations: int, recoveries: int) -> EngineFigures:
+        """The gauges and counters now; the worker adds what only it knows."""
+        return EngineFigures(
+            free_pages=self._pages.free_pages,
+            total_pages=self._pages.total_pages,
+            free_slots=self._slots.free_slots,
+            total_slots=self._slots.total_slots,
+            waiting_requests=len(self._waiting),
+            resident_requests=len(self._resident),
+            paused_requests=len(self._paused),
+            prefilled_tokens=self._counters.prefilled_tokens,
+            generated_tokens=self._counters.generated_tokens,
+            replayed_tokens=self._counters.replayed_tokens,
+            decode_rounds=self._counters.decode_rounds,
+            prefill_units=self._counters.prefill_units,
+            pauses=self._counters.pauses,
+            compilations=compilations,
+            recoveries=recoveries,
+        )
+
+    def check(self) -> None:
+        """Compare the books with each other and with the lanes.
+
+        Raises:
+            LedgerError: something has leaked or is held twice.
+        """
+        self._pages.check()
+        self._slots.check()
+        lanes = {job.ticket for job in self._resident}
+        if self._slots.owners != lanes or not self._pages.owners <= lanes:
+            raise LedgerError("memory belongs to a request that has no lane")
+        if len(self._jobs) != len(self._waiting) + len(self._resident) + len(self._paused):
+            raise LedgerError("a request is lost")
+
+    # Lanes
+
+    def _resume(self, turn: _Turn) -> None:
+        """Give paused requests their lane back, in the order of arrival, with room for all that they had and one unit.
+
+        The oldest request of all may take that room from younger ones. Without this right, fresh requests that
+        happen to fit could keep it out for ever.
+        """
+        while self._paused:
+            job = self._paused[0]
+            need = pages_for(self._rebuilt_end(job))
+            if need > self._pages.total_pages:
+                del self._paused[0], self._jobs[job.ticket]
+                turn.notes.append((job.ticket, Failed(_never_fits(need, self._pages.total_pages))))
+                continue
+            if self._resident and self._resident[0].ticket < job.ticket:
+                if not self._slots.free_slots or self._unpromised_pages() < need:
+                    return
+            elif not self._make_room(job, need, slots=1):
+                turn.short = True
+                return
+            del self._paused[0]
+            self._enter(job)
+            self._pages.reserve(job.ticket, need)
+            job.pages = self._pages.table(job.ticket)
+
+    def _admit(self, turn: _Turn) -> list[Job]:
+        """Give free lanes to waiting requests: the head first, at most `lanes` younger ones past each that waits."""
+        admitted: list[Job] = []
+        index = 0
+        while self._slots.free_slots and not turn.short and index < min(len(self._waiting), self._limits.lanes + 1):
+            older = self._waiting[:index]
+            if any(job.passed >= self._limits.lanes for job in older):
+                break
+            job = self._waiting[index]
+            if pages_for(len(job.prompt)) > self._unpromised_pages():
+                index += 1
+                continue
+            del self._waiting[index]
+            for blocked in older:
+                blocked.passed += 1
+            self._enter(job)
+            admitted.append(job)
+            turn.notes.append((job.ticket, Admitted(cached_tokens=0, at_s=turn.now_s)))
+        return admitted
+
+    def _enter(self, job: Job) -> None:
+        job.slot = self._slots.take(job.ticket)
+        bisect.insort(self._resident, job, key=_age)
+
+    def _rebuilt_end(self, job: Job) -> int:
+        """Where the first new unit after a replay ends."""
+        if job.rebuild_to >= len(job.prompt):
+            return job.rebuild_to + 1
+        return min(job.rebuild_to + self._limits.prefill_chunk_tokens, len(job.prompt))
+
+    def _unpromised_pages(self) -> int:
+        """Free pages that no resident's prompt still needs. Nothing is reserved by this: it keeps admission sober."""
+        promised = sum(
+            max(0, pages_for(len(job.prompt)) - self._pages.held(job.ticket))
+            for job in self._resident
+            if job.prefilling and job.leaving is None
+        )
+        return self._pages.free_pages - promised
+
+    # Units
+
+    def _grant(self, job: Job, turn: _Turn) -> None:
+        """Put the job's next unit into the turn, if it has one, may run it now, and has the memory."""
+        if not (job.admitted and job.wants_unit) or (job.prefilling and turn.prefill is not None):
+            return
+        end = job.chunk_end(self._limits.prefill_chunk_tokens) if job.prefilling else job.next_position + 1
+        chooses = job.chooses(end)
+        if (chooses and _held_back(job, turn)) or not self._acquire(job, end, turn):
+            return
+        if job.slot is None:
+            raise LedgerError(f"{job.ticket} runs without a slot")
+        sample = SampleRow(sampling=job.plan.sampling, position=end)
+        if job.prefilling:
+            unit = PrefillUnit(
+                slot=job.slot,
+                pages=job.pages,
+                start=job.next_position,
+                tokens=job.prompt[job.next_position : end],
+                sample=sample if chooses else None,
+            )
+            turn.prefill = PrefillStep(job.ticket, unit)
+        else:
+            turn.tickets.append(job.ticket)
+            turn.rows.append(
+                DecodeRow(slot=job.slot, pages=job.pages, position=job.next_position, token=job.feed, sample=sample)
+            )
+        job.next_position = end
+        job.in_flight += 1
+        if chooses:
+            job.ready_s = turn.now_s + job.pacing.each_s
+
+    def _acquire(self, job: Job, end: int, turn: _Turn) -> bool:
+        """Make the job's table cover all positions before `end`."""
+        need = pages_for(end)
+        missing = need - len(job.pages)
+        if missing <= 0:
+            return True
+        if need > self._pages.total_pages:
+            # Not before its last token is known: it may be the one that ends the request well.
+            if not job.in_flight:
+                self._end(job, Failed(_never_fits(need, self._pages.total_pages)))
+                self._settle(job, turn.notes)
+            return False
+        if turn.short or not self._make_room(job, missing):
+            turn.short = True
+            return False
+        self._pages.reserve(job.ticket, missing)
+        job.pages = self._pages.table(job.ticket)
+        return True
+
+    def _make_room(self, job: Job, pages: int, *, slots: int = 0) -> bool:
+        """Pause younger requests, the youngest first, until this much is free; False while it still has to drain."""
+        while self._pages.free_pages < pages or self._slots.free_slots < slots:
+            leaving = [other for other in self._resident if other.leaving is not None]
+            draining_pages = sum(self._pages.held(other.ticket) for other in leaving)
+            if self._pages.free_pages + draining_pages >= pages and self._slots.free_slots + len(leaving) >= slots:
+                return False
+            younger = (other for other in reversed(self._resident) if other.ticket > job.ticket)
+            victim = next((other for other in younger if other.leaving is None), None)
+            if victim is None:
+                return False
+            victim.leaving = Leaving.PAUSED
+            self._counters.pauses += 1
+            self._settle(victim, [])
+        return True
+
+    # Results
+
+    def _commit_prefill(self, job: Job, unit: PrefillUnit, result: UnitResult, now_s: float, notes: list[Note]) -> None:
+        end = unit.start + len(unit.tokens)
+        self._pages.commit(job.ticket, end // PAGE_TOKENS)
+        new_tokens = max(0, end - max(unit.start, job.prompt_done))
+        self._counters.prefilled_tokens += new_tokens
+        self._counters.replayed_tokens += len(unit.tokens) - new_tokens
+        if new_tokens:
+            job.prompt_done = end
+            notes.append((job.ticket, PromptProgress(end, now_s)))
+        if unit.sample is not None:
+            self._choose(job, result.tokens[0], now_s, notes)
+        elif end == len(job.prompt) and not job.limit_tokens:
+            self._finish_if_complete(job)
+
+    def _commit_row(self, job: Job, row: DecodeRow, token: int, now_s: float, notes: list[Note]) -> None:
+        end = row.position + 1
+        self._pages.commit(job.ticket, end // PAGE_TOKENS)
+        if end - len(job.prompt) < len(job.generated):
+            self._counters.replayed_tokens += 1
+        else:
+            self._choose(job, token, now_s, notes)
+
+    def _choose(self, job: Job, token: int, now_s: float, notes: list[Note]) -> None:
+        job.generated.append(token)
+        self._counters.generated_tokens += 1
+        notes.append((job.ticket, Tokens((token,), now_s)))
+        self._finish_if_complete(job)
+
+    def _finish_if_complete(self, job: Job) -> None:
+        reason = job.stop_reason(self._limits.max_context_tokens)
+        if reason is not None:
+            self._end(job, Finished(reason))
+
+    def _end(self, job: Job, outcome: EngineEvent) -> None:
+        job.leaving, job.outcome = Leaving.ENDED, outcome
+
+    def _settle(self, job: Job, notes: list[Note]) -> None:
+        """Take lane and pages from a job that leaves, once nothing in flight uses them."""
+        if job.leaving is None or job.in_flight:
+            return
+        self._resident.remove(job)
+        self._pages.release(job.ticket)
+        self._slots.release(job.ticket)
+        if job.leaving is Leaving.PAUSED:
+            job.rewind()
+            bisect.insort(self._paused, job, key=_age)
+            return
+        del self._jobs[job.ticket]
+        if job.outcome is not None:
+            notes.append((job.ticket, job.outcome))
+
+
+def _tickets(step: PrefillStep | DecodeStep) -> tuple[int, ...]:
+    return (step.ticket,) if isinstance(step, PrefillStep) else step.tickets
+
+
+def _held_back(job: Job, turn: _Turn) -> bool:
+    """Whether the job's pacing does not let it choose a token yet."""
+    if job.ready_s is None:
+        job.ready_s = turn.now_s + job.pacing.first_s
+    if job.ready_s <= turn.now_s:
+        return False
+    turn.wake_s = job.ready_s if turn.wake_s is None else min(turn.wake_s, job.ready_s)
+    return True
+
+
+def _never_fits(need_pages: int, total_pages: int) -> CapacityExceeded:
+    return CapacityExceeded(
+        f"the request needs {need_pages * PAGE_TOKENS} tokens of KV memory alone, the pool has "
+        f"{total_pages * PAGE_TOKENS}"
+    )
