@@ -66,6 +66,13 @@ class Checked:
             raise self.error(f"must be a string that is not empty, not {_kind(self.value)}")
         return self.value
 
+    def label(self) -> str:
+        """The value as a name that can be shown: printable, not empty."""
+        text = self.text()
+        if not text.isprintable():
+            raise self.error("must be printable")
+        return text
+
     def count(self) -> int:
         """The value as an integer from 0 to 2**63 - 1."""
         if not isinstance(self.value, int) or isinstance(self.value, bool):

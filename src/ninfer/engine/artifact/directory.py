@@ -98,9 +98,12 @@ def parse_directory(data: bytes, file: Path) -> Directory:
     root = parse_json(data, file=file, object="directory", offset=HEADER_BYTES)
     metadata = root.member("metadata")
     directory = Directory(
-        architecture=root.member("architecture").text(),
-        name=metadata.member("name").text() if metadata.has("name") else None,
-        components={name: value.member("config").object() for name, value in root.member("components").members()},
+        architecture=root.member("architecture").label(),
+        name=metadata.member("name").label() if metadata.has("name") else None,
+        components={
+            Checked(name, value.path, file).label(): value.member("config").object()
+            for name, value in root.member("components").members()
+        },
         resources=tuple(_resource(item) for item in root.member("resources").items()),
         tensors=tuple(_tensor(item) for item in root.member("tensors").items()),
         payload_bytes=tuple(item.member("payload_bytes").count() for item in root.member("volumes").items()),
@@ -137,7 +140,7 @@ def _stored(item: Checked) -> Stored:
 
 
 def _resource(item: Checked) -> ResourceRecord:
-    return ResourceRecord(name=item.member("name").text(), stored=_stored(item))
+    return ResourceRecord(name=item.member("name").label(), stored=_stored(item))
 
 
 def _tensor(item: Checked) -> TensorRecord:
@@ -147,7 +150,7 @@ def _tensor(item: Checked) -> TensorRecord:
     if layout.text() not in LAYOUTS:
         raise layout.error(f"unknown layout {layout.text()!r}, this build reads {', '.join(LAYOUTS)}")
     record = TensorRecord(
-        name=item.member("name").text(),
+        name=item.member("name").label(),
         component=item.member("component").text(),
         shape=item.member("shape").counts(),
         format=FORMATS[form.text()],

@@ -54,6 +54,7 @@ class Artifact:
         self.file = file
         self._directory = directory
         self._volumes = volumes
+        self._id = volumes[0].header.artifact_id
         self._tensors: Mapping[str, TensorRecord] = MappingProxyType(
             {record.name: record for record in directory.tensors}
         )
@@ -92,6 +93,11 @@ class Artifact:
     def name(self) -> str | None:
         """metadata.name, the public model name, or None."""
         return self._directory.name
+
+    @property
+    def id(self) -> str:
+        """The artifact's identity: the digest of its directory, and so of every checksum in it, as hex."""
+        return self._id.hex()
 
     @property
     def architecture(self) -> str:
