@@ -8,13 +8,14 @@ is over; nor does a fault in one connection end the others. It knows connections
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import trio
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ASGIFramework, AppWrapper, ConnectionState
+from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
 
 log = logging.getLogger(__name__)
@@ -91,13 +92,8 @@ async def serve(
 
     async with trio.open_nursery() as answering:
         async with trio.open_nursery() as accepting:
-            accepting.start_soon(
-                lambda: trio.serve_listeners(
-                    serve_connection,
-                    [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners],
-                    handler_nursery=answering,
-                )
-            )
+            sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners]
+            accepting.start_soon(partial(trio.serve_listeners, serve_connection, sockets, handler_nursery=answering))
             await stop.wait()
             accepting.cancel_scope.cancel()  # closes the listeners: new connections are refused from here
         await context.terminated.set()  # idle connections close now, the others after their answer

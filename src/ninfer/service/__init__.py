@@ -1,0 +1,7 @@
+"""The one request path: capacity, prompt, sampler, engine, reply, deadlines. No wire names, no device arrays."""
+
+from ninfer.service.host import ProtocolFlags, ProtocolHost, ServiceHost
+from ninfer.service.sampling import SamplerRules
+from ninfer.service.service import Service, ServiceSettings
+
+__all__ = ["ProtocolFlags", "ProtocolHost", "SamplerRules", "Service", "ServiceHost", "ServiceSettings"]

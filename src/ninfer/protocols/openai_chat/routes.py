@@ -1,0 +1,59 @@
+"""`POST /v1/chat/completions`: the protocol itself. Everything it does goes through the plugin interface."""
+
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+import attrs
+
+from ninfer.conversation import RequestError
+from ninfer.protocols.openai_chat.decode import ChatCall, decode
+from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, aggregate
+from ninfer.protocols.openai_errors import openai_error, openai_stream_error
+from ninfer.protocols.plugin import Call, Route, WireError
+from ninfer.protocols.sse import DONE
+from ninfer.service.host import ProtocolHost
+
+
+@attrs.frozen
+class OpenAIChat:
+    """OpenAI's Chat Completions."""
+
+    host: ProtocolHost
+
+    name = "openai_chat"
+    request_id_header = "x-request-id"
+
+    def routes(self) -> Sequence[Route]:
+        """One route."""
+        return (Route("POST", "/v1/chat/completions", self.create),)
+
+    def error(self, error: RequestError, request_id: str) -> WireError:
+        """OpenAI's envelope."""
+        return openai_error(error)
+
+    def stream_error(self, error: RequestError, request_id: str) -> bytes:
+        """One unnamed event with the same envelope; no finish reason, no usage and no [DONE] follow (CHAT-042)."""
+        return openai_stream_error(error)
+
+    async def create(self, call: Call) -> None:
+        """Generate one completion."""
+        chat = decode(await call.json())
+        self.host.check_model(chat.model)
+        head = Head(id=f"chatcmpl-{uuid4().hex}", created=int(time.time()), model=self.host.model.id)
+        if chat.stream:
+            await self._stream(call, chat, head)
+            return
+        async with self.host.generate(chat.request) as events:
+            answer = await aggregate(head, events)
+        await call.reply(answer)
+
+    async def _stream(self, call: Call, chat: ChatCall, head: Head) -> None:
+        encoder = ChunkEncoder(
+            head, include_usage=chat.include_usage, usage_chunk_choice=self.host.flags.usage_chunk_choice
+        )
+        async with call.stream() as sink, self.host.generate(chat.request) as events:
+            async for event in events:
+                for frame in encoder.frames(event):
+                    await sink.send(frame)
+            await sink.send(DONE)

@@ -1,0 +1,194 @@
+"""Wire bodies by structure: attrs classes with rules in their annotations, errors with the exact path.
+
+    @attrs.frozen(kw_only=True)
+    class Body:
+        temperature: Annotated[float, Number(0, 2)] | None = None
+
+    structure(value, Body)     # InvalidRequest(param="temperature", ...) unless it fits
+
+Shared by the protocols. A member that is null counts as not given; members that the class does not know are passed
+over: who refuses those is the protocol's business. It knows JSON values and no protocol.
+Invariant: `param` of an error is a path from the body's root, and the message begins with the same path.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Protocol, TypeVar, get_args
+
+import attrs
+import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from ninfer.conversation import InvalidRequest
+from ninfer.protocols.values import shown
+
+Structured = TypeVar("Structured")
+
+
+class Fault(ValueError):
+    """A value that breaks its rule. Inside this module's hooks only; it leaves as `InvalidRequest`."""
+
+    def __init__(self, expected: str, value: object, code: str = "invalid_value") -> None:
+        super().__init__(f"expected {expected}, got {shown(value)}")
+        self.code = code
+
+
+class Rule(Protocol):
+    """What stands in an annotation: turns a JSON value into the field's value, or raises `Fault`."""
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """The field's value; `inner` structures by the annotated type itself."""
+        ...
+
+
+@attrs.frozen
+class Number:
+    """A JSON number between two bounds, both included."""
+
+    low: float
+    high: float
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        expected = f"a number from {self.low:g} to {self.high:g}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Fault(expected, value, "invalid_type")
+        if not self.low <= value <= self.high:
+            raise Fault(expected, value)
+        return float(value)
+
+
+@attrs.frozen
+class Integer:
+    """A JSON integer between two bounds, both included; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Fault(self._expected(), value, "invalid_type")
+        if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+            raise Fault(self._expected(), value)
+        return value
+
+    def _expected(self) -> str:
+        if self.high is not None:
+            return f"an integer from {self.low} to {self.high}"
+        return "an integer" if self.low is None else f"an integer of at least {self.low}"
+
+
+@attrs.frozen
+class String:
+    """A JSON string, perhaps one of a few."""
+
+    one_of: tuple[str, ...] = ()
+    non_empty: bool = False
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        expected = "a non-empty string" if self.non_empty else "a string"
+        if self.one_of:
+            expected = f"one of {', '.join(map(shown, self.one_of))}"
+        if not isinstance(value, str):
+            raise Fault(expected, value, "invalid_type")
+        if (self.one_of and value not in self.one_of) or (self.non_empty and not value):
+            raise Fault(expected, value)
+        return value
+
+
+@attrs.frozen
+class Boolean:
+    """true or false."""
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        if not isinstance(value, bool):
+            raise Fault("a boolean", value, "invalid_type")
+        return value
+
+
+@attrs.frozen
+class Array:
+    """A JSON array with a number of items between two bounds; `or_string` also lets a bare string through."""
+
+    least: int = 0
+    most: int | None = None
+    or_string: bool = False
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        if self.or_string and isinstance(value, str):
+            return value
+        expected = "a string or an array" if self.or_string else "an array"
+        if not isinstance(value, list):
+            raise Fault(expected, value, "invalid_type")
+        if len(value) < self.least:
+            raise Fault(f"{expected} of at least {self.least} item{'' if self.least == 1 else 's'}", value)
+        if self.most is not None and len(value) > self.most:
+            raise Fault(f"{expected} of at most {self.most} items", value)
+        return inner(value)
+
+
+def structure(value: object, wire_type: type[Structured]) -> Structured:
+    """`value`, a JSON object, as an instance of `wire_type`.
+
+    Raises:
+        InvalidRequest: `param` is the path of the first member that does not fit.
+    """
+    try:
+        return _CONVERTER.structure(value, wire_type)
+    except Exception as error:
+        path, cause = _first_fault(error, "")
+        if isinstance(cause, KeyError):
+            raise InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path) from None
+        if isinstance(cause, Fault):
+            raise InvalidRequest(f"{path or 'body'}: {cause}", code=cause.code, param=path or None) from None
+        raise
+
+
+def _first_fault(error: BaseException, path: str) -> tuple[str, BaseException]:
+    """Walk down the groups that cattrs builds, always by the first member, and collect the path on the way."""
+    while isinstance(error, cattrs.BaseValidationError):
+        error = error.exceptions[0]
+        for note in getattr(error, "__notes__", ()):
+            if isinstance(note, cattrs.AttributeValidationNote):
+                path += f".{note.name}" if path else note.name
+            elif isinstance(note, cattrs.IterableValidationNote):
+                path += f"[{note.index}]"
+    return path, error
+
+
+def _rule_of(annotation: object) -> Rule | None:
+    if getattr(annotation, "__metadata__", None) is None:
+        return None
+    found = get_args(annotation)[1]
+    return found if hasattr(found, "apply") else None
+
+
+def _make_converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+
+    def rule_hook(annotation: object) -> Callable[[object, object], object]:
+        rule = _rule_of(annotation)
+        assert rule is not None
+        inner = get_args(annotation)[0]
+        # A union of a string and an array: the string is the rule's, what is left is the array.
+        arrays = [member for member in get_args(inner) if getattr(member, "__origin__", None) is tuple]
+        target = arrays[0] if arrays else inner
+        return lambda value, _: rule.apply(value, lambda items: converter.structure(items, target))
+
+    def object_hook(wire_type: type[object]) -> Callable[[object, object], object]:
+        members = make_dict_structure_fn(wire_type, converter)
+
+        def hook(value: object, _: object) -> object:
+            if not isinstance(value, dict):
+                raise Fault("an object", value, "invalid_type")
+            return members({name: member for name, member in value.items() if member is not None}, wire_type)
+
+        return hook
+
+    converter.register_structure_hook_factory(attrs.has, object_hook)
+    converter.register_structure_hook_factory(lambda annotation: _rule_of(annotation) is not None, rule_hook)
+    return converter
+
+
+_CONVERTER = _make_converter()
+
+Text = Annotated[str, String()]
+Flag = Annotated[bool, Boolean()]
