@@ -1,0 +1,106 @@
+"""`FakeHost`: a `ServiceHost` that plays a script of events, so protocols and the server run without an engine."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from ninfer.conversation import (
+    Event,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    ModelCard,
+    NotFound,
+    Started,
+    TextDelta,
+    Timings,
+    Usage,
+)
+from ninfer.service.host import ProtocolFlags
+
+Step: TypeAlias = Event | Exception | float | trio.Event
+"""An event to yield, an error to raise, seconds to wait, or a Trio event to wait for."""
+
+CARD = ModelCard(
+    id="lab/tiny model",
+    max_context_tokens=4096,
+    native_context_tokens=262144,
+    vocabulary_tokens=256,
+    embedding_width=64,
+    parameters=123_456,
+    weight_bytes=246_912,
+    dominant_format="bf16",
+    created_unix_s=1_700_000_000,
+)
+
+
+def finished(reason: FinishReason = FinishReason.STOP_TOKEN, stop: str | None = None) -> Finished:
+    """An end with counts that no two members share."""
+    return Finished(
+        reason=reason,
+        usage=Usage(prompt_tokens=11, cached_tokens=4, completion_tokens=7, reasoning_tokens=3),
+        timings=Timings(prompt_s=0.25, generation_s=0.5),
+        stop=stop,
+    )
+
+
+def script(*texts: str, reasoning: Sequence[str] = (), end: Step | None = None) -> list[Step]:
+    """A usual generation: admission, reasoning, answer, end."""
+    return [
+        Started(prompt_tokens=11, cached_tokens=4),
+        *(TextDelta(text, "reasoning") for text in reasoning),
+        *(TextDelta(text, "answer") for text in texts),
+        finished() if end is None else end,
+    ]
+
+
+@attrs.define(eq=False)
+class FakeHost:
+    """Plays `steps` for every request; `on_enter` fails or delays the preparation."""
+
+    steps: Sequence[Step] = attrs.field(factory=lambda: script("Hello"))
+    on_enter: Sequence[Step] = ()
+    model: ModelCard = CARD
+    flags: ProtocolFlags = attrs.field(factory=ProtocolFlags)
+    accepts_work: bool = True
+    requests: list[GenerationRequest] = attrs.field(factory=list)
+    """Every request that came, in order."""
+    open_generations: int = 0
+    left: int = 0
+    """Generations that were entered and have been left."""
+
+    def check_model(self, model: str) -> None:
+        """As the real one does."""
+        if model != self.model.id:
+            raise NotFound(f"model: {ascii(model)} does not exist here", code="model_not_found", param="model")
+
+    @asynccontextmanager
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[Event]]:
+        """Play the script once."""
+        self.requests.append(request)
+        self.open_generations += 1
+        try:
+            async with aclosing(_play(self.on_enter)) as entering:
+                async for _ in entering:
+                    pass
+            async with aclosing(_play(self.steps)) as events:
+                yield events
+        finally:
+            self.open_generations -= 1
+            self.left += 1
+
+
+async def _play(steps: Sequence[Step]) -> AsyncGenerator[Event, None]:
+    for step in steps:
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, trio.Event):
+            await step.wait()
+        elif isinstance(step, float | int):
+            await trio.sleep(step)
+        else:
+            await trio.lowlevel.checkpoint()
+            yield step
