@@ -23,6 +23,8 @@ _DEVICE_ERRORS = frozenset({"JaxRuntimeError", "XlaRuntimeError"})
 def classify(error: Exception) -> tuple[Fault, EngineError]:
     """The kind of `error` and how requests learn of it; an `EngineStopped` where the engine cannot go on."""
     text = str(error) or type(error).__name__
+    if isinstance(error, DeviceLost):
+        return Fault.DEVICE, error
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         return Fault.OUT_OF_MEMORY, UnitFailed(text, out_of_memory=True)
     if isinstance(error, AssertionError):
