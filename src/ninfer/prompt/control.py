@@ -8,6 +8,7 @@ stand-ins in between are turned back and encoded as plain text. It knows no role
 Invariant: where no caller string spells a control token, the ids are those of `Tokenizer.encode(rendering)`.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -58,27 +59,27 @@ def encode_rendering(
     texts = {wrapped.text for wrapped in _caller_texts(variables)} | {continuation}
     stand_ins = _StandIns(tokenizer, template, texts)
 
-    def encode(replaced: Mapping[str, str]) -> tuple[int, ...]:
+    def render(replaced: Mapping[str, str]) -> str:
         bound = {name: _bind(value, replaced) for name, value in variables.items()}
-        rendering = template.render(bound) + replaced.get(continuation, continuation)
-        ids: list[int] = []
-        for plain, control in tokenizer.split(rendering):
-            ids += tokenizer.encode_plain(stand_ins.restore(plain))
-            if control is not None:
-                ids.append(control)
-        return tuple(ids)
+        return template.render(bound) + replaced.get(continuation, continuation)
 
     whole = {text: stand_ins.hide_spellings(text) for text in texts}
-    tokens = encode(whole)
+    rendering = render(whole)
     apart = {text: stand_ins.hide_edges(hidden) for text, hidden in whole.items()}
-    if apart == whole:
-        return tokens
-    # Some string begins or ends like part of a control token. If the text beside it completed one, that one is
-    # missing when the edges are hidden too; if none is missing, the first rendering says best what the template means.
-    apart_tokens = encode(apart)
-    controls = frozenset(tokenizer.control_tokens.values())
-    joined = [token for token in tokens if token in controls] != [token for token in apart_tokens if token in controls]
-    return apart_tokens if joined else tokens
+    if apart != whole:
+        # Some string begins or ends like part of a control token, and text beside it might complete one. In a
+        # rendering with the edges hidden too, it cannot. But a template that looks at these very characters renders
+        # something else then; in that case what the template says goes first.
+        with contextlib.suppress(InvalidRequest):
+            separate = render(apart)
+            if stand_ins.restore(separate) == stand_ins.restore(rendering):
+                rendering = separate
+    ids: list[int] = []
+    for plain, control in tokenizer.split(rendering):
+        ids += tokenizer.encode_plain(stand_ins.restore(plain))
+        if control is not None:
+            ids.append(control)
+    return tuple(ids)
 
 
 class _StandIns:

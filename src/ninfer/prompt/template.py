@@ -39,11 +39,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: object, right: object) -> object:
         """Refuse what would be huge; everything else is the plain operator."""
-        for value, times in ((left, right), (right, left)):
-            if operator == "*" and isinstance(times, int):
-                size = len(value) if isinstance(value, str | list | tuple) else 1
-                if size > 1 and size * times > MAX_RENDERED_CHARS:
-                    raise jinja2.TemplateRuntimeError("a product is too large")
+        if operator == "*" and max(_product_items(left, right), _product_items(right, left)) > MAX_RENDERED_CHARS:
+            raise jinja2.TemplateRuntimeError("a product is too large")
         if operator == "**" and isinstance(right, int | float) and right > 64:
             raise jinja2.TemplateRuntimeError("a power is too large")
         return super().call_binop(context, operator, left, right)
@@ -94,6 +91,11 @@ class ChatTemplate:
 
 def _invalid(reason: str) -> InvalidRequest:
     return InvalidRequest(f"The chat template cannot render this conversation: {reason}", code="invalid_prompt")
+
+
+def _product_items(value: object, times: object) -> int:
+    """Length of a repeated sequence; 0 if that is not what the product makes."""
+    return len(value) * times if isinstance(value, str | list | tuple) and isinstance(times, int) else 0
 
 
 def _refuse(message: object) -> NoReturn:

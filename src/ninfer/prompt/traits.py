@@ -27,7 +27,7 @@ class TemplateTraits:
     thinking_switchable: bool
     """`enable_thinking` changes the rendering."""
     thinks_by_default: bool
-    """With `enable_thinking` left out, the reply is one that begins with reasoning."""
+    """Leaving `enable_thinking` out is the same as true, and not the same as false."""
 
     @classmethod
     def probe(cls, template: ChatTemplate, named_tokens: Mapping[str, str]) -> "TemplateTraits":
@@ -50,9 +50,5 @@ class TemplateTraits:
             shows_developer=f"{_MARK}-0" in (render(["developer", "user"]) or ""),
             shows_second_system=f"{_MARK}-1" in (render(["system", "system", "user"]) or ""),
             thinking_switchable=on is not None and off is not None and on != off,
-            thinks_by_default=unset is not None and (_ends_in_reasoning(unset) or (unset == on and unset != off)),
+            thinks_by_default=unset is not None and unset == on and unset != off,
         )
-
-
-def _ends_in_reasoning(rendering: str) -> bool:
-    return rendering.rfind(THINK_OPEN) > rendering.rfind(THINK_CLOSE)
