@@ -20,8 +20,8 @@ from ninfer.engine.model.state import TextState
 from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, TextWeights
 from ninfer.engine.types import PAGE_TOKENS
 
-_NO_PAGE = 2**31 - 1
-"""A page beyond any pool: what padding writes is dropped."""
+NOWHERE = 2**31 - 1
+"""A slot or page beyond any pool: reads are clamped, writes are dropped. Padding lives there."""
 
 
 class TrunkOutput(NamedTuple):
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
     """Where one token each of R lanes stands; slots are distinct."""
 
     slots: jax.Array
-    """int32 [R]"""
+    """int32 [R]; `NOWHERE` for padding"""
     pages: jax.Array
     """int32 [R, P]"""
     positions: jax.Array
@@ -64,7 +64,7 @@ def run_prompt(
     positions = chunk.start + offsets
     tables = rotary_tables(config, text_positions(positions))
     real = offsets < chunk.length
-    places = jnp.where(real, chunk.pages[positions // PAGE_TOKENS], _NO_PAGE)
+    places = jnp.where(real, chunk.pages[positions // PAGE_TOKENS], NOWHERE)
     fresh = chunk.start == 0
     pools = _Pools(state)
     x = embed(weights, tokens)
@@ -89,9 +89,13 @@ def run_prompt(
 def run_rows(
     config: TextConfig, weights: TextWeights, state: TextState, rows: Rows, tokens: jax.Array
 ) -> tuple[TrunkOutput, TextState]:
-    """Feed one int32 token [R] per lane in the recurrent form."""
+    """Feed one int32 token [R] per lane in the recurrent form. A row whose slot is `NOWHERE` stores nothing.
+
+    With a single row XLA fuses otherwise and rounds otherwise: who wants equal bits feeds at least two rows.
+    """
     tables = rotary_tables(config, text_positions(rows.positions))
     places = jnp.take_along_axis(rows.pages, rows.positions[:, None] // PAGE_TOKENS, axis=1)[:, 0]
+    places = jnp.where(rows.slots == NOWHERE, NOWHERE, places)
     pools = _Pools(state)
     x = embed(weights, tokens)
     stream = [x]
@@ -157,8 +161,8 @@ class _Pools:
 
     def set_slot(self, slots: jax.Array, recurrent: jax.Array, conv: jax.Array) -> None:
         layer = len(self._recurrent)
-        self._recurrent.append(self._old.recurrent[layer].at[slots].set(recurrent))
-        self._conv.append(self._old.conv[layer].at[slots].set(conv.astype(jnp.float32)))
+        self._recurrent.append(self._old.recurrent[layer].at[slots].set(recurrent, mode="drop"))
+        self._conv.append(self._old.conv[layer].at[slots].set(conv.astype(jnp.float32), mode="drop"))
 
     def state(self) -> TextState:
         return TextState(

@@ -150,7 +150,12 @@ class JaxDevice:
         if self._memory is None:
             raise RuntimeError("the device is not prepared, or a failed unit took its memory")
         memory, self._memory = self._memory, None  # donated: nobody may look at it again
-        self._memory, output = program(self._weights, memory, plan)
+        try:
+            self._memory, output = program(self._weights, memory, plan)
+        except BaseException:
+            if not memory.last_token.is_deleted():  # refused before it was donated: nothing has happened
+                self._memory = memory
+            raise
         output.chosen.copy_to_host_async()
         return JaxPending(output, sampled)
 

@@ -4,6 +4,7 @@ A numpy argument costs microseconds and an array leaf more (facts on dispatch), 
 beside the integers. `pack_*` run on the host, `unpack_*` inside the compiled program; the columns are named once, here.
 """
 
+import struct
 from typing import NamedTuple
 
 import jax
@@ -16,7 +17,9 @@ from ninfer.engine.model.trunk import PromptChunk, Rows
 from ninfer.engine.sampling.sampler import SamplerRows
 from ninfer.engine.types import PAGE_TOKENS
 
-_SAMPLER_COLUMNS = 9
+_SAMPLER = struct.Struct("=5fqii")
+"""Five floats, a seed of two words (the low one first: little-endian hosts), two integers."""
+_SAMPLER_COLUMNS = _SAMPLER.size // 4
 _ROW_COLUMNS = 3 + _SAMPLER_COLUMNS  # slot, position, token, sampler; then the page table
 _PREFILL_COLUMNS = 4 + _SAMPLER_COLUMNS  # slot, start, count, whether to sample, sampler; then pages, then tokens
 _CHOSEN_ON_DEVICE = -1
@@ -64,6 +67,7 @@ def pack_prefill(unit: PrefillUnit, *, pages: int, tokens: int) -> np.ndarray:
     plan[:4] = (unit.slot, unit.start, len(unit.tokens), unit.sample is not None)
     if unit.sample is not None:
         plan[4:_PREFILL_COLUMNS] = _pack_sampler(unit.sample)
+    _check_table(unit.pages, unit.start + len(unit.tokens) - 1)
     _fill(plan, _PREFILL_COLUMNS, unit.pages, pages, "pages")
     _fill(plan, _PREFILL_COLUMNS + pages, unit.tokens, tokens, "tokens")
     return plan
@@ -75,6 +79,7 @@ def pack_decode(rows: tuple[DecodeRow, ...], *, pages: int) -> np.ndarray:
     for line, row in zip(plan, rows, strict=True):
         line[:3] = (row.slot, row.position, _CHOSEN_ON_DEVICE if row.token is None else row.token)
         line[3:_ROW_COLUMNS] = _pack_sampler(row.sample)
+        _check_table(row.pages, row.position)
         _fill(line, _ROW_COLUMNS, row.pages, pages, "pages")
     return plan
 
@@ -99,6 +104,12 @@ def unpack_decode(plan: jax.Array) -> DecodePlan:
     )
 
 
+def _check_table(pages: tuple[int, ...], position: int) -> None:
+    """A position without a page would silently fall on page 0, which is another lane's."""
+    if not 0 <= position < len(pages) * PAGE_TOKENS:
+        raise ValueError(f"position {position} is outside a table of {len(pages)} pages")
+
+
 def _fill(plan: np.ndarray, at: int, values: tuple[int, ...], room: int, what: str) -> None:
     if len(values) > room:
         raise ValueError(f"a unit has {len(values)} {what}, but its program has room for {room}")
@@ -107,19 +118,17 @@ def _fill(plan: np.ndarray, at: int, values: tuple[int, ...], room: int, what: s
 
 def _pack_sampler(sample: SampleRow) -> np.ndarray:
     sampling = sample.sampling
-    floats = np.array(
-        [
-            sampling.temperature,
-            sampling.top_p,
-            sampling.min_p,
-            sampling.presence_penalty,
-            sampling.frequency_penalty,
-        ],
-        np.float32,
+    packed = _SAMPLER.pack(
+        sampling.temperature,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.presence_penalty,
+        sampling.frequency_penalty,
+        sampling.seed,
+        sampling.top_k,
+        sample.position,
     )
-    seed = np.array([sampling.seed], np.int64).view(np.int32)  # low word first: little-endian hosts only
-    whole = np.array([sampling.top_k, sample.position], np.int32)
-    return np.concatenate([floats.view(np.int32), seed, whole])
+    return np.frombuffer(packed, np.int32)
 
 
 def _unpack_sampler(columns: jax.Array) -> SamplerRows:

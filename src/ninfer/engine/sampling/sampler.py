@@ -79,7 +79,9 @@ def choose(logits: jax.Array, counts: jax.Array, rows: SamplerRows, used_tokens:
     logits = logits[:, :used].astype(jnp.float32)
     faulty = ~jnp.all(jnp.isfinite(logits), axis=-1)
     # Equal values come lowest id first, so the greedy token is the first candidate.
-    best, ids = lax.top_k(penalise(logits, counts[:, :used], rows), min(MAX_CANDIDATES, used))
+    found = lax.top_k(penalise(logits, counts[:, :used], rows), min(MAX_CANDIDATES, used))
+    # Without the barrier XLA merges later slices into the selection and then sorts the whole vocabulary (100x).
+    best, ids = lax.optimization_barrier(found)
     weights = candidate_weights(best, rows)
     reached = _running_sum(weights)
     number = uniform(rows.seed_low, rows.seed_high, rows.position, Purpose.TOKEN)
