@@ -1,0 +1,66 @@
+"""Stop strings against a reference that looks at the whole text."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninfer.reply.stops import StopCutter
+
+
+def cut(stops: list[str], pieces: list[str]) -> tuple[str, str | None]:
+    cutter = StopCutter(stops)
+    shown = "".join(map(cutter.feed, pieces))
+    return shown + cutter.finish(), cutter.hit
+
+
+@pytest.mark.contract("CHAT-015")
+@pytest.mark.parametrize(
+    ("stops", "pieces", "shown"),
+    [
+        (["DEFGHIJ"], ["ABC", "DEF", "GHI", "JK"], "ABC"),  # SSE-15: nothing of the stop leaks
+        (["\n"], ["really?\n"], "really?"),  # SSE-16: the useful half of a token stays
+        (["STOP"], ["all of ST"], "all of ST"),  # held text is not lost at the end
+        (["beta gamma"], ["alpha", " beta", " gamma", " delta"], "alpha "),  # SSE-18
+        (["b", "aba"], ["aba"], "a"),  # the one that is complete first
+        (["b", "ab"], ["ab"], ""),  # complete together: the longer one
+        (["aab"], ["aaab"], "a"),
+        ([], ["text"], "text"),
+        (["漢字"], ["漢", "字"], ""),
+    ],
+)
+def test_shown_text(stops: list[str], pieces: list[str], shown: str) -> None:
+    assert cut(stops, pieces)[0] == shown
+
+
+stop_lists = st.lists(st.text("ab\n", min_size=1, max_size=4), max_size=4)
+
+
+def reference(stops: list[str], text: str) -> tuple[str, str | None]:
+    """The stop complete first, the longest of those; by looking at every prefix of the whole text."""
+    for end in range(1, len(text) + 1):
+        complete = [stop for stop in stops if text[:end].endswith(stop)]
+        if complete:
+            longest = max(complete, key=len)
+            return text[: end - len(longest)], longest
+    return text, None
+
+
+@given(st.text("ab\n", max_size=40), stop_lists, st.data())
+def test_result_does_not_depend_on_borders(text: str, stops: list[str], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)))) | {0, len(text)})
+    pieces = [text[a:b] for a, b in itertools.pairwise(cuts)]
+    assert cut(stops, pieces) == reference(stops, text)
+
+
+@given(st.text("ab\n", max_size=30), stop_lists)
+def test_nothing_is_held_longer_than_it_must_be(text: str, stops: list[str]) -> None:
+    cutter = StopCutter(stops)
+    shown = ""
+    for at, character in enumerate(text):
+        shown += cutter.feed(character)
+        if cutter.hit is not None:
+            return
+        held = text[len(shown) : at + 1]
+        assert not held or any(len(stop) > len(held) and stop.startswith(held) for stop in stops)
