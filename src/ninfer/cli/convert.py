@@ -48,7 +48,7 @@ def convert(
     """Turn a Hugging Face folder into an artifact."""
     errors = Console(stderr=True)
     try:
-        with _terminated_cleanly(), progress_bar(errors) as report:
+        with terminated_cleanly(), progress_bar(errors) as report:
             conversion = convert_folder(
                 folder,
                 out,
@@ -92,7 +92,7 @@ class _Reporter:
 
 
 @contextmanager
-def _terminated_cleanly() -> Iterator[None]:
+def terminated_cleanly() -> Iterator[None]:
     """Let SIGTERM unwind the stack, so that temporary files are removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -15,8 +15,6 @@ import numpy as np
 from ninfer.engine.artifact.formats import Array, Format, Plane
 
 PLANE_ALIGN_BYTES = 256
-PIECE_BYTES = 8 << 20
-"""About how many source bytes are encoded at once: bounds the memory of a conversion."""
 
 
 class Layout(Protocol):
@@ -44,7 +42,10 @@ class Layout(Protocol):
 class Contiguous:
     """Each plane in C order; the planes one after another, each starting on a multiple of 256 bytes."""
 
-    name: str = "contiguous"
+    piece_bytes: int = 8 << 20
+    """About how many source bytes are encoded at once: bounds the memory of a conversion."""
+
+    name: str = attrs.field(default="contiguous", init=False)
 
     def size_bytes(self, planes: Sequence[Plane]) -> int:
         """Bytes up to the end of the last plane."""
@@ -57,7 +58,7 @@ class Contiguous:
         """Plane after plane; each pass over the rows encodes anew, which costs time and no memory."""
         planes = form.planes(values.shape)
         row_bytes = values.nbytes // max(1, len(values)) if values.ndim else values.nbytes
-        step = max(1, PIECE_BYTES // max(1, row_bytes))
+        step = max(1, self.piece_bytes // max(1, row_bytes))
         end = 0
         for index, plane in enumerate(planes):
             yield bytes(align(end, PLANE_ALIGN_BYTES) - end)

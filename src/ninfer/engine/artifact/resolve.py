@@ -1,4 +1,4 @@
-"""Find the artifact that a path means: a `.ninfer` file as it is, a Hugging Face folder converted once into a cache.
+"""Find the artifact that a name means: a `.ninfer` file, or a Hugging Face folder or id converted once into a cache.
 
 Knows nothing of serving. Invariant: the path returned is an artifact that `Artifact.open` has just accepted. Two
 processes that convert the same folder at once both succeed: equal inputs give equal bytes, and renaming is atomic.
@@ -30,14 +30,27 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
     return Path(chosen) if chosen else Path(platformdirs.user_cache_path("ninfer"))
 
 
-def resolve_artifact(path: Path, cache_dir: Path, report: Report = lambda progress: None) -> Path:
+def default_hub_dir(environment: Mapping[str, str]) -> Path:
+    """Where downloads of Hugging Face's own tools lie; nothing is downloaded here."""
+    if chosen := environment.get("HF_HUB_CACHE"):
+        return Path(chosen)
+    home = environment.get("HF_HOME")
+    return (Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"
+
+
+def resolve_artifact(
+    path: Path, cache_dir: Path, report: Report = lambda progress: None, *, hub_dir: Path | None = None
+) -> Path:
     """The entry file of the artifact that `path` means; converts a Hugging Face folder unless that was done before.
 
-    Blocking. Whatever `report` raises (a cancellation, say) ends the conversion, with nothing left behind.
+    With `hub_dir`, a `path` that does not exist may be the id of a model there (`owner/name`). Blocking.
+    Whatever `report` raises (a cancellation, say) ends the conversion, with nothing left behind.
 
     Raises:
         ArtifactError: `path` is neither, or cannot be converted.
     """
+    if hub_dir is not None and not path.exists():
+        path = _snapshot(path, hub_dir) or path
     if not path.is_dir():
         Artifact.open(path).close()
         return path
@@ -58,6 +71,18 @@ def resolve_artifact(path: Path, cache_dir: Path, report: Report = lambda progre
     convert(path, entry, replace=True, report=report)
     Artifact.open(entry).close()
     return entry
+
+
+def _snapshot(model_id: Path, hub_dir: Path) -> Path | None:
+    """The folder of a downloaded model's main revision."""
+    if len(model_id.parts) != 2 or model_id.is_absolute():
+        return None
+    repository = hub_dir / f"models--{model_id.parts[0]}--{model_id.parts[1]}"
+    main = repository / "refs" / "main"
+    if not main.is_file():
+        return None
+    snapshot = repository / "snapshots" / read_file(main).decode("ascii", "replace").strip()
+    return snapshot if snapshot.is_dir() else None
 
 
 def _identity(folder: Path) -> str:

@@ -90,22 +90,21 @@ def write_artifact(
             system refuses (full, read-only, missing folder).
     """
     plan = _plan(entry, contents, volume_limit_bytes)
-    if not replace and entry.exists():
-        raise ArtifactError("exists already", file=entry)
+    files = [volume_path(entry, volume) for volume in range(len(plan.payload_bytes))]
+    if not replace and (existing := [file for file in files if file.exists()]):
+        raise ArtifactError("exists already", file=existing[0])
     mark = f".{uuid.uuid4().hex[:12]}.tmp"
-    temporary = [
-        (path := volume_path(entry, volume)).with_name(f".{path.name}{mark}")
-        for volume in range(len(plan.payload_bytes))
-    ]
+    temporary = [file.with_name(f".{file.name}{mark}") for file in files]
+    renamed: list[Path] = []
     try:
         _write_volumes(entry, contents, plan, temporary, report)
-        for volume in reversed(range(len(temporary))):
-            with _naming(entry, None, None):
-                os.replace(temporary[volume], volume_path(entry, volume))
+        for source, target in reversed(list(zip(temporary, files, strict=True))):
+            with _naming(target, None, None):
+                os.replace(source, target)
+            renamed.append(target)
     except BaseException:
-        for volume, path in enumerate(temporary):
-            if not path.exists() and not replace:  # already renamed
-                volume_path(entry, volume).unlink(missing_ok=True)
+        # With `replace` a renamed volume stands where an equal one may have been: it stays.
+        for path in (*temporary, *(() if replace else renamed)):
             path.unlink(missing_ok=True)
         raise
 

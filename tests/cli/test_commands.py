@@ -1,0 +1,140 @@
+"""The command line of artifacts: output, exit status, one line for whatever is wrong, and what is not imported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ninfer.cli import main
+from ninfer.cli.convert import TERMINATED_STATUS, terminated_cleanly
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command."""
+    status = 0
+    try:
+        main(arguments)
+    except SystemExit as exit:
+        status = exit.code if isinstance(exit.code, int) else 1
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.mark.contract("D18")
+def test_convert_then_inspect(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = tmp_path / "m.ninfer"
+    status, out, err = run(
+        capsys,
+        "convert",
+        str(golden_folder),
+        str(entry),
+        "--name",
+        "Demo",
+        "--format",
+        "bf16",
+        "--volume-limit-mib",
+        "1",
+    )
+    assert (status, out, err) == (0, f"{entry}\n", "")
+    status, out, err = run(capsys, "inspect", str(entry), "--json", "--verify")
+    assert (status, err) == (0, "")
+    shown = json.loads(out)
+    assert (shown["name"], shown["architecture"], shown["container_version"]) == ("Demo", "qwen3_5", 1)
+    assert shown["facts"] == {"parameters": 336_260, "weight_bytes": 674_832, "dominant_format": "bf16"}
+    assert shown["verified_objects"] == len(shown["tensors"]) + len(shown["resources"]) == 75
+    assert shown["components"]["text"]["config"]["hidden_size"] == 64
+    embedding = next(tensor for tensor in shown["tensors"] if tensor["name"] == "embed_tokens.weight")
+    assert (embedding["shape"], embedding["format"], embedding["layout"]) == ([320, 64], "bf16", "contiguous")
+    stored = entry.read_bytes()[embedding["file_offset"] :][: embedding["bytes"]]
+    assert len(stored) == 320 * 64 * 2
+
+
+def test_inspect_for_people(golden_artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "inspect", str(golden_artifact), "--verify")
+    assert status == 0
+    for expected in ("golden", "336,260 parameters", "tokenizer.json", "layers.3.self_attn.q_proj.weight", "256 x 64"):
+        assert expected in out
+    assert "75 objects, all as written" in out
+
+
+def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((golden_folder / name).read_bytes())
+    status, _, err = run(capsys, "convert", str(tmp_path), str(tmp_path / "m.ninfer"))
+    assert status == 0
+    assert err.splitlines() == [
+        f"no {name} in {tmp_path}: the artifact can be inspected, but not served"
+        for name in ("tokenizer.json", "chat_template.jinja")
+    ]
+
+
+@pytest.mark.contract("OPT-077")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["inspect"], "FILE"),
+        (["inspect", "{tmp}/none"], "{tmp}/none: cannot open: No such file or directory"),
+        (["inspect", "{tmp}", "--josn"], "--josn"),
+        (["convert", "{tmp}"], "OUT"),
+        (["convert", "{tmp}", "{tmp}/m.ninfer"], "{tmp}/config.json: cannot open: No such file or directory"),
+        (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "0"], "--volume-limit-mib"),
+        (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "many"], "--volume-limit-mib"),
+        (["convert", "{tmp}", "{tmp}/m", "--format", "q4"], "--format"),
+        (["explode"], "there is no command 'explode'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    filled = [argument.format(tmp=tmp_path) for argument in arguments]
+    status, out, err = run(capsys, *filled)
+    assert status == 2
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("ninfer: ")
+    assert says.format(tmp=tmp_path) in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.contract("D18")
+def test_verify_finds_a_changed_weight(
+    golden_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = bytearray(golden_artifact.read_bytes())
+    content[-1] ^= 1
+    file = tmp_path / "m.ninfer"
+    file.write_bytes(content)
+    assert run(capsys, "inspect", str(file))[0] == 0, "the weights are not read"
+    status, out, err = run(capsys, "inspect", str(file), "--verify")
+    assert (status, out) == (2, "")
+    assert err == f"ninfer: {file}: tensor mtp.norm.weight: offset 1374976: checksum mismatch\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["convert", "--help"], ["inspect", "{artifact}"]])
+def test_no_accelerator_library_is_imported(golden_artifact: Path, arguments: list[str]) -> None:
+    filled = [argument.format(artifact=golden_artifact) for argument in arguments]
+    script = "import sys\nfrom ninfer.cli import main\nmain(sys.argv[1:])\nassert 'jax' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", script, *filled], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_a_reader_that_leaves_is_no_crash(golden_artifact: Path) -> None:
+    command = [sys.executable, "-m", "ninfer", "inspect", str(golden_artifact)]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_sigterm_unwinds_a_conversion() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as caught, terminated_cleanly():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.code == TERMINATED_STATUS
+    assert signal.getsignal(signal.SIGTERM) is before
