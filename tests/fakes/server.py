@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -48,13 +49,9 @@ async def running_server(
     connections = OpenConnections()
     server = RunningServer(base_url=listener_url(listener), connections=connections, running=running, stop=stop)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_serve, app, listener, stop, settings, connections)
+        await nursery.start(partial(serve, app, [listener], stop, grace_s=settings.grace_s, connections=connections))
         yield server
         stop.ask()
-
-
-async def _serve(app: Any, listener: Any, stop: Stop, settings: ServerSettings, connections: OpenConnections) -> None:
-    await serve(app, [listener], stop, grace_s=settings.grace_s, connections=connections)
 
 
 @attrs.define(kw_only=True)

@@ -18,6 +18,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
 
+from ninfer.server.sockets import BACKLOG
+
 log = logging.getLogger(__name__)
 
 IDLE_CONNECTION_S = 75
@@ -80,8 +82,13 @@ async def serve(
     *,
     grace_s: float,
     connections: OpenConnections | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer on `listeners` (of `open_listener`) until `stop`, then give running answers `grace_s` to leave."""
+    """Answer on `listeners` (of `open_listener`) until `stop`, then give running answers `grace_s` to leave.
+
+    Raises:
+        OSError: another process has taken an address meanwhile.
+    """
     open_connections = OpenConnections() if connections is None else connections
     config = _config()
     context = WorkerContext(None)
@@ -92,8 +99,11 @@ async def serve(
 
     async with trio.open_nursery() as answering:
         async with trio.open_nursery() as accepting:
+            for listener in listeners:
+                listener.listen(BACKLOG)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners]
             accepting.start_soon(partial(trio.serve_listeners, serve_connection, sockets, handler_nursery=answering))
+            task_status.started()
             await stop.wait()
             accepting.cancel_scope.cancel()  # closes the listeners: new connections are refused from here
         await context.terminated.set()  # idle connections close now, the others after their answer

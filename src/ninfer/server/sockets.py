@@ -14,7 +14,9 @@ BACKLOG = 256
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A listening, non-blocking TCP socket; port 0 lets the system choose.
+    """A bound, non-blocking TCP socket; port 0 lets the system choose.
+
+    It does not listen yet: until `serve` does, who connects is refused and not kept waiting.
 
     Raises:
         OSError: the address cannot be bound.
@@ -34,7 +36,6 @@ def open_listener(host: str, port: int) -> socket.socket:
             if hasattr(socket, name):
                 listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         listener.bind((host, port))
-        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()

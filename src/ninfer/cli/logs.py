@@ -1,0 +1,28 @@
+"""Log records on stderr: `YYYY-MM-DD HH:MM:SS.mmm LEVEL message`. It knows no record in particular."""
+
+import logging
+import sys
+
+TRACE = 5
+_LEVELS = {
+    "trace": TRACE,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "off": logging.CRITICAL + 1,
+}
+
+
+def log_to_stderr(level: str) -> None:
+    """Send all records of this package and of its libraries' warnings to stderr. Called once a process."""
+    logging.addLevelName(TRACE, "TRACE")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(max(_LEVELS[level], logging.WARNING))
+    logging.getLogger("ninfer").setLevel(_LEVELS[level])

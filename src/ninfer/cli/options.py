@@ -1,0 +1,137 @@
+"""The options of `serve` whose part is built: each one attrs field with unit, range and default.
+
+Grouped by what they configure; the command line flattens the groups. It knows no engine and no server.
+Invariant: an instance of a group holds values in range; what depends on an artifact is checked where it is opened.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import attrs
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ninfer.conversation import SamplingFields
+
+Switch = Annotated[bool, Parameter(negative=())]
+"""A flag that is either given or not."""
+
+LogLevel = Literal["trace", "debug", "info", "warning", "error", "critical", "off"]
+INT64 = 1 << 63
+
+
+@attrs.frozen(kw_only=True)
+class NetworkOptions:
+    """Where and how HTTP is answered."""
+
+    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Parameter(help="Port to listen on; 0 picks one.", validator=Number(gte=0, lte=65535))] = 8080
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Parameter(help="A name that requests may give as their Host besides the loopback names; may be repeated."),
+    ] = ()
+    max_request_mib: Annotated[
+        int, Parameter(help="Largest request body in MiB.", validator=Number(gte=1, lte=1 << 20))
+    ] = 384
+    protocols: Annotated[
+        tuple[str, ...], Parameter(help="Serve only this protocol; may be repeated. Without it all are served.")
+    ] = ()
+    usage_chunk_choice: Annotated[
+        Switch, Parameter(help="Give the streamed usage chunk one zero-delta choice instead of none.")
+    ] = False
+
+
+@attrs.frozen(kw_only=True)
+class ModelOptions:
+    """Which model, under which name, with which template."""
+
+    engine: Annotated[
+        Literal["model", "scripted"],
+        Parameter(help="scripted answers what directives in the user's text say, without a model: a test aid."),
+    ] = "model"
+    model_id: Annotated[str | None, Parameter(help="Public model id; without it the artifact's name.")] = None
+    chat_template: Annotated[Path | None, Parameter(help="A Jinja file that replaces the artifact's template.")] = None
+    cache_dir: Annotated[Path | None, Parameter(help="Folder for converted artifacts and compiled programs.")] = None
+    no_thinking: Annotated[Switch, Parameter(help="Switch thinking off where a request does not say.")] = False
+    preserve_thinking: Annotated[
+        Switch, Parameter(help="Keep reasoning of earlier turns in the prompt where a request does not say.")
+    ] = False
+
+
+@attrs.frozen(kw_only=True)
+class CapacityOptions:
+    """How much is served at once, and how much memory it may take."""
+
+    max_context: Annotated[
+        int, Parameter(help="Most tokens of one request, prompt and output.", validator=Number(gte=1))
+    ] = 8192
+    kv_capacity: Annotated[
+        int | Literal["auto"], Parameter(help="Tokens of KV memory that all requests share.", validator=())
+    ] = "auto"
+    max_concurrency: Annotated[int, Parameter(help="Requests that run at once.", validator=Number(gte=1, lte=8))] = 1
+    max_pending_requests: Annotated[int, Parameter(help="Requests that may wait besides.", validator=Number(gte=0))] = (
+        16
+    )
+    pending_timeout_ms: Annotated[
+        int, Parameter(help="Longest preparation and wait of a request, in ms.", validator=Number(gte=1))
+    ] = 30_000
+    prefill_chunk: Annotated[
+        int, Parameter(help="Prompt tokens of one unit; rounded down to 64s, at least 64.", validator=Number(gte=1))
+    ] = 1024
+    default_max_tokens: Annotated[
+        int, Parameter(help="Output limit of a request that names none.", validator=Number(gte=1))
+    ] = 8192
+
+
+@attrs.frozen(kw_only=True)
+class SamplerOptions:
+    """The process's sampler values: stronger than the model's presets, weaker than a request's fields."""
+
+    temperature: Annotated[float | None, Parameter(help="0 to 2.", validator=Number(gte=0, lte=2))] = None
+    top_p: Annotated[float | None, Parameter(help="0 to 1.", validator=Number(gte=0, lte=1))] = None
+    top_k: Annotated[int | None, Parameter(help="0 to 20; 0 means the cap of 20.", validator=Number(gte=0, lte=20))] = (
+        None
+    )
+    min_p: Annotated[float | None, Parameter(help="0 to 1.", validator=Number(gte=0, lte=1))] = None
+    presence_penalty: Annotated[float | None, Parameter(help="-2 to 2.", validator=Number(gte=-2, lte=2))] = None
+    frequency_penalty: Annotated[float | None, Parameter(help="-2 to 2.", validator=Number(gte=-2, lte=2))] = None
+    seed: Annotated[
+        int | None,
+        Parameter(help="Seed of requests that give none; without it each gets a fresh one.",
+                  validator=Number(gte=-INT64, lt=INT64)),
+    ] = None  # fmt: skip
+    greedy: Annotated[Switch, Parameter(help="Temperature 0 for every request, whatever it asks for.")] = False
+
+    def fields(self) -> SamplingFields:
+        """The values as `service` takes them; `greedy` is not among them."""
+        return SamplingFields(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=self.seed,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class LogOptions:
+    """What is written to stderr."""
+
+    log_level: Annotated[LogLevel, Parameter(help="How much is logged to stderr.")] = "info"
+
+
+FLAT = Parameter(name="*")
+"""A group whose options stand on the command line without the group's name."""
+
+
+@attrs.frozen(kw_only=True)
+class ServeOptions:
+    """All options of `serve` whose part is built."""
+
+    network: Annotated[NetworkOptions, FLAT] = attrs.field(factory=NetworkOptions)
+    model: Annotated[ModelOptions, FLAT] = attrs.field(factory=ModelOptions)
+    capacity: Annotated[CapacityOptions, FLAT] = attrs.field(factory=CapacityOptions)
+    sampler: Annotated[SamplerOptions, FLAT] = attrs.field(factory=SamplerOptions)
+    logs: Annotated[LogOptions, FLAT] = attrs.field(factory=LogOptions)

@@ -1,0 +1,72 @@
+"""`python -m ninfer serve`: options, the order of the start, signals, and the order of the end.
+
+Start: options are refused before anything is read, the address is taken before the model is loaded, and the ready
+line comes when /health would answer 200. End: requests first, then connections, then the engine.
+"""
+
+import logging
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import trio
+from cyclopts import Parameter
+from rich.console import Console
+
+from ninfer.cli.convert import progress_bar
+from ninfer.cli.failure import Failure
+from ninfer.cli.logs import log_to_stderr
+from ninfer.cli.options import FLAT, ServeOptions
+from ninfer.cli.unbuilt import UnbuiltOptions
+
+log = logging.getLogger(__name__)
+
+_DEFAULTS = ServeOptions()
+_NOTHING_UNBUILT = UnbuiltOptions()
+
+
+def serve(
+    artifact: Annotated[
+        Path | None, Parameter(help="A .ninfer file or a Hugging Face folder; without it the embedded model.")
+    ] = None,
+    /,
+    *,
+    options: Annotated[ServeOptions, FLAT] = _DEFAULTS,
+    unbuilt: Annotated[UnbuiltOptions, FLAT] = _NOTHING_UNBUILT,
+) -> None:
+    """Serve a model over HTTP until SIGTERM or Ctrl+C."""
+    unbuilt.refuse()
+    log_to_stderr(options.logs.log_level)
+    network = options.network
+    path = artifact or embedded_artifact()
+
+    # Imported here, so that `--help` and bad usage answer at once.
+    from ninfer.cli.assembly import open_house
+    from ninfer.cli.running import run_house
+    from ninfer.server.sockets import open_listener
+
+    try:
+        listener = open_listener(network.host, network.port)
+    except OSError as error:
+        raise Failure(f"--host {network.host} --port {network.port}: {error.strerror}") from error
+    with listener:
+        with progress_bar(Console(stderr=True)) as report:
+            house = open_house(path, options, report)
+        with house.artifact:
+            status = trio.run(run_house, house, listener, options)
+    log.info("server stopped")
+    if status:
+        sys.exit(status)
+
+
+def embedded_artifact() -> Path:
+    """The demonstration model that the package carries (D19).
+
+    Raises:
+        Failure: this installation carries none.
+    """
+    path = Path(str(files("ninfer"))) / "demo" / "demo.ninfer"
+    if not path.is_file():
+        raise Failure("name an artifact to serve: this installation has no embedded model")
+    return path
