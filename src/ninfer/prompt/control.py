@@ -67,12 +67,12 @@ def encode_rendering(
     rendering = render(whole)
     apart = {text: stand_ins.hide_edges(hidden) for text, hidden in whole.items()}
     if apart != whole:
-        # Some string begins or ends like part of a control token, and text beside it might complete one. In a
-        # rendering with the edges hidden too, it cannot. But a template that looks at these very characters renders
-        # something else then; in that case what the template says goes first.
+        # Some string begins or ends like part of a control token, and text beside it might complete one. With the
+        # edges hidden too it cannot, and a token that was made so is missing. If none is, the first rendering stands:
+        # a template that looks at these very characters has seen them there.
         with contextlib.suppress(InvalidRequest):
             separate = render(apart)
-            if stand_ins.restore(separate) == stand_ins.restore(rendering):
+            if tokenizer.control_pattern.findall(separate) != tokenizer.control_pattern.findall(rendering):
                 rendering = separate
     ids: list[int] = []
     for plain, control in tokenizer.split(rendering):
