@@ -13,6 +13,7 @@ from typing import cast
 
 import trio
 from hypercorn.config import Config
+from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
@@ -57,9 +58,11 @@ class OpenConnections:
         return len(self._streams)
 
     def add(self, stream: trio.SocketStream) -> None:
+        """An accepted connection."""
         self._streams.add(stream)
 
     def discard(self, stream: trio.SocketStream) -> None:
+        """A connection that is closed. Idempotent."""
         self._streams.discard(stream)
         self._waiting.unpark_all()
 
@@ -73,6 +76,26 @@ class OpenConnections:
         """Close every socket: whoever waits in one, shielded or not, wakes with an error."""
         for stream in tuple(self._streams):
             stream.socket.close()
+
+
+class ClientConnection(TCPServer):
+    """hypercorn's connection, with an idle clock that does not outlive its client.
+
+    The clock's task is one of those that the end of a connection waits for: a client that had left between two
+    requests, or inside a header, kept its socket here for as long as an idle connection may live.
+    """
+
+    _client_gone = False
+
+    async def protocol_send(self, event: Event) -> None:
+        """Pass on what the protocol sends, but start no clock for a client that has left."""
+        if not (self._client_gone and isinstance(event, Updated) and event.idle):
+            await super().protocol_send(event)
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._client_gone = True
+        await self.idle_task.stop()
 
 
 async def serve(
@@ -119,7 +142,9 @@ async def _serve_connection(
     connections.add(stream)
     try:
         # Its annotation asks for TLS; a plain stream is what it gets from hypercorn's own loop, too.
-        await TCPServer(app, config, context, ConnectionState({}), cast("trio.SSLStream[trio.SocketStream]", stream))
+        await ClientConnection(
+            app, config, context, ConnectionState({}), cast("trio.SSLStream[trio.SocketStream]", stream)
+        )
     except* OSError:
         pass  # the client has reset the connection: hypercorn lets some of these through
     except* Exception as group:
