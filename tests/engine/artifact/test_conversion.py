@@ -1,5 +1,6 @@
 """From Hugging Face folders, in all the shapes they come in, to artifacts; and what is wrong with bad ones."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -9,10 +10,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from ninfer.engine.artifact import Artifact, ArtifactError, Progress, convert
 from ninfer.engine.artifact.conversion import folder_name
+from ninfer.engine.artifact.expected import expected_tensors
+from ninfer.engine.model.config import ConfigError
 from tests.engine.artifact.damage import write_safetensors
 
 Tensors = dict[str, np.ndarray]
@@ -216,6 +221,11 @@ def replaced(name: str, values: np.ndarray | None) -> Callable[[Path], None]:
         (config(model_type=None), "config.json", "model_type"),
         (config(text_config=[1]), "config.json", "text_config: must be a JSON object"),
         (config(hidden_size=None), "config.json", "hidden_size: missing"),
+        (config(num_hidden_layers=10**12, layer_types=None), "config.json", "num_hidden_layers: out of range"),
+        (config(num_hidden_layers=10**6, layer_types=None), "config.json", "num_hidden_layers: 1000000 is above"),
+        (config(head_dim=10**400), "config.json", "head_dim: out of range"),
+        (config(rms_norm_eps=10**400), "config.json", "rms_norm_eps: out of range"),
+        (config(rms_norm_eps=float("nan")), "config.json", "rms_norm_eps"),
         (config(quantization_config={"bits": 8}), "config.json", "quantized checkpoints cannot be converted"),
         (config(num_experts=4), "config.json", "mixtures of experts are not supported"),
         (config(intermediate_size=97), "model.safetensors", "has shape [96, 64], but config.json says [97, 64]"),
@@ -337,3 +347,28 @@ def test_a_conversion_that_is_stopped_leaves_nothing(folder: Path, tmp_path: Pat
     with pytest.raises(Stop):
         convert(folder, out / "m.ninfer", volume_limit_bytes=256 << 10, report=report)
     assert not list(out.iterdir())
+
+
+config_values = (
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 400)
+    | st.sampled_from([10**9, 10**18, 10**400, -(10**400)])
+    | st.floats()
+    | st.text(max_size=3)
+    | st.lists(st.integers(-1, 3), max_size=4)
+    | st.dictionaries(st.sampled_from(["rope_theta", "type", "mrope_section"]), st.integers(), max_size=2)
+)
+
+
+@given(data=st.data())
+def test_any_config_is_understood_or_refused(golden_folder: Path, data: Any) -> None:
+    """Members replaced or taken away: a table of shapes or a `ConfigError`, quickly."""
+    config = json.loads((golden_folder / "config.json").read_text())
+    for key in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=3), label="keys"):
+        if data.draw(st.booleans(), label="drop"):
+            config.pop(key, None)
+        else:
+            config[key] = data.draw(config_values, label="value")
+    with contextlib.suppress(ConfigError):
+        expected_tensors(config)

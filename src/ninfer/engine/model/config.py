@@ -15,6 +15,10 @@ LayerKind: TypeAlias = Literal["full_attention", "linear_attention"]
 CONV_TAPS = 4
 """Width of the convolution before the delta rule; a lane keeps the last `CONV_TAPS - 1` inputs."""
 
+MAX_NUMBER = 1 << 30
+MAX_LAYERS = 1024
+"""No model comes near these; a damaged config that does must not cost memory or overflow."""
+
 _MODEL_TYPES = ("qwen3_5_text", "qwen3_5")
 _REQUIRED_VALUES: tuple[tuple[str, object], ...] = (
     # key, the only value that the functions compute (absent means this value)
@@ -205,6 +209,8 @@ def _rope(text: Mapping[str, object]) -> Mapping[str, object]:
 def _layer_types(text: Mapping[str, object]) -> tuple[LayerKind, ...]:
     """The kinds as listed, or every `full_attention_interval`-th layer with full attention."""
     count = _number(text, "num_hidden_layers", int)
+    if count > MAX_LAYERS:
+        raise ConfigError(f"num_hidden_layers: {count} is above {MAX_LAYERS}")
     listed = text.get("layer_types")
     if listed is None:
         every = _number(text, "full_attention_interval", int, 4)
@@ -245,5 +251,7 @@ def _number(raw: Mapping[str, object], key: str, kind: type[_N], default: _N | N
             raise ConfigError(f"{key}: missing")
         return default
     if isinstance(value, int | float) and not isinstance(value, bool) and (kind is float or isinstance(value, int)):
+        if not -MAX_NUMBER <= value <= MAX_NUMBER:
+            raise ConfigError(f"{key}: out of range")
         return kind(value)
     raise ConfigError(f"{key}: expected a {'whole ' if kind is int else ''}number, got {value!r}")
