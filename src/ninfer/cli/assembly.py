@@ -14,7 +14,14 @@ import attrs
 from ninfer.cli.failure import Failure
 from ninfer.cli.options import CapacityOptions, ServeOptions
 from ninfer.conversation import ModelCard
-from ninfer.engine.artifact import Artifact, ArtifactError, Report, default_cache_dir, resolve_artifact
+from ninfer.engine.artifact import (
+    Artifact,
+    ArtifactError,
+    Report,
+    default_cache_dir,
+    default_hub_dir,
+    resolve_artifact,
+)
 from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.scripted import open_scripted_engine
@@ -82,7 +89,8 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
     model, capacity = options.model, options.capacity
     cache_dir = model.cache_dir or default_cache_dir(os.environ)
     try:
-        artifact = Artifact.open(resolve_artifact(path, cache_dir, report))
+        entry = resolve_artifact(path, cache_dir, report, hub_dir=default_hub_dir(os.environ))
+        artifact = Artifact.open(entry)
         config = parse_text_config(artifact.config(_TEXT))
         tokenizer = _tokenizer(artifact)
     except (ArtifactError, BadTokenizer) as error:

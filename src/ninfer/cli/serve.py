@@ -14,7 +14,7 @@ import trio
 from cyclopts import Parameter
 from rich.console import Console
 
-from ninfer.cli.convert import progress_bar
+from ninfer.cli.convert import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
 from ninfer.cli.logs import log_to_stderr
 from ninfer.cli.options import FLAT, ServeOptions
@@ -28,7 +28,10 @@ _NOTHING_UNBUILT = UnbuiltOptions()
 
 def serve(
     artifact: Annotated[
-        Path | None, Parameter(help="A .ninfer file or a Hugging Face folder; without it the embedded model.")
+        Path | None,
+        Parameter(
+            help="A .ninfer file, a Hugging Face folder or the id of a downloaded model; without it the embedded model."
+        ),
     ] = None,
     /,
     *,
@@ -51,7 +54,7 @@ def serve(
     except OSError as error:
         raise Failure(f"--host {network.host} --port {network.port}: {error.strerror}") from error
     with listener:
-        with progress_bar(Console(stderr=True)) as report:
+        with terminated_cleanly(), progress_bar(Console(stderr=True)) as report:
             house = open_house(path, options, report)
         with house.artifact:
             status = trio.run(run_house, house, listener, options)
