@@ -74,12 +74,7 @@ def encode_rendering(
             separate = render(apart)
             if tokenizer.control_pattern.findall(separate) != tokenizer.control_pattern.findall(rendering):
                 rendering = separate
-    ids: list[int] = []
-    for plain, control in tokenizer.split(rendering):
-        ids += tokenizer.encode_plain(stand_ins.restore(plain))
-        if control is not None:
-            ids.append(control)
-    return tuple(ids)
+    return tokenizer.encode_pieces([(stand_ins.restore(text), control) for text, control in tokenizer.split(rendering)])
 
 
 class _StandIns:
