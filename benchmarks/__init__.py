@@ -1,0 +1,1 @@
+"""Measurements that docs/performance.md quotes. Each module is a command: `python -m benchmarks.NAME`."""
