@@ -48,6 +48,7 @@ class Number:
     high: float
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """A float within the bounds."""
         expected = f"a number from {self.low:g} to {self.high:g}"
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Fault(expected, value, "invalid_type")
@@ -64,6 +65,7 @@ class Integer:
     high: int | None = None
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """An int within the bounds; true and 1.0 are no integers."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise Fault(self._expected(), value, "invalid_type")
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
@@ -84,6 +86,7 @@ class String:
     non_empty: bool = False
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """The string itself."""
         expected = "a non-empty string" if self.non_empty else "a string"
         if self.one_of:
             expected = f"one of {', '.join(map(shown, self.one_of))}"
@@ -99,6 +102,7 @@ class Boolean:
     """true or false."""
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """The boolean itself."""
         if not isinstance(value, bool):
             raise Fault("a boolean", value, "invalid_type")
         return value
@@ -113,6 +117,7 @@ class Array:
     or_string: bool = False
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """The items by the annotated type."""
         if self.or_string and isinstance(value, str):
             return value
         expected = "a string or an array" if self.or_string else "an array"

@@ -36,6 +36,7 @@ class Connection(TrioASGIHTTPConnection):
     """One request: reads the body, runs the view, sends the answer."""
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Answer the request."""
         self._complete = False
         extras = cast(MutableMapping[str, object], self.scope)
         extras[_REQUEST_ID] = f"req_{uuid4().hex}"
@@ -54,6 +55,7 @@ class Connection(TrioASGIHTTPConnection):
     async def handle_messages(  # type: ignore[override]
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
     ) -> None:
+        """Take in the body, then wait for the client's departure."""
         await super(TrioASGIHTTPConnection, self).handle_messages(request, receive)
         if not self._complete:
             nursery.cancel_scope.cancel()

@@ -64,24 +64,30 @@ class Exchange:
 
     @property
     def request_id(self) -> str:
+        """See `Call`, as for all members up to `stream`."""
         return self._facts.request_id
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """Request headers."""
         return self._facts.headers
 
     @property
     def path_args(self) -> Mapping[str, str]:
+        """Values of the route's placeholders."""
         return self._facts.path_args
 
     @property
     def query(self) -> Mapping[str, str]:
+        """Query parameters."""
         return self._facts.query
 
     async def json(self) -> JSONValue:
+        """The body."""
         return await self._read_json()
 
     async def reply(self, body: Mapping[str, object], *, status: int = 200) -> None:
+        """Answer with one JSON body, once the handler has ended."""
         await trio.lowlevel.checkpoint()
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
@@ -89,6 +95,7 @@ class Exchange:
 
     @asynccontextmanager
     async def stream(self) -> AsyncIterator["Exchange"]:
+        """Answer with an event stream."""
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
         self._streaming = True

@@ -45,6 +45,18 @@ def usage_object(usage: Usage) -> dict[str, object]:
     }
 
 
+def call_object(call: ToolCall) -> dict[str, object]:
+    """A call as Chat writes it: the arguments are JSON in a string."""
+    function = {"name": call.name, "arguments": dump_json(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def finish_reason(finished: Finished, calls: int) -> str:
+    """Chat's word for the end; calls that were made count unless a limit ended the turn (CHAT-044)."""
+    word = _REASONS[finished.reason]
+    return "tool_calls" if calls and word == "stop" else word
+
+
 class ChunkEncoder:
     """The frames of one streamed answer."""
 
@@ -52,6 +64,7 @@ class ChunkEncoder:
         self._head = head
         self._include_usage = include_usage
         self._usage_chunk_choice = usage_chunk_choice
+        self._calls = 0
         # One delta is the hot path: everything but the text is made once.
         marked = dump_json(self._chunk([_choice({"content": "@"})]))
         start, self._after_text = marked.split('"content":"@"')
@@ -67,11 +80,15 @@ class ChunkEncoder:
                 return [data_frame(self._chunk([_choice({"role": "assistant", "content": ""})]))]
             case PromptProgress():
                 return []
+            case CallMade(call):
+                self._calls += 1
+                delta = {"index": self._calls - 1, **call_object(call)}
+                return [data_frame(self._chunk([_choice({"tool_calls": [delta]})]))]
             case Finished():
                 return self._last_frames(event)
 
     def _last_frames(self, finished: Finished) -> list[bytes]:
-        frames = [data_frame(self._chunk([_choice({}, _REASONS[finished.reason])]))]
+        frames = [data_frame(self._chunk([_choice({}, finish_reason(finished, self._calls))]))]
         if self._include_usage:
             choices = [_choice({})] if self._usage_chunk_choice else []
             frames.append(data_frame({**self._chunk(choices), "usage": usage_object(finished.usage)}))
@@ -95,10 +112,13 @@ def _choice(delta: dict[str, object], reason: str | None = None) -> dict[str, ob
 async def aggregate(head: Head, events: AsyncIterator[Event]) -> dict[str, object]:
     """The whole answer as one object."""
     texts: dict[str, list[str]] = {channel: [] for channel in _FIELDS}
+    calls: list[dict[str, object]] = []
     finished: Finished | None = None
     async for event in events:
         if isinstance(event, TextDelta):
             texts[event.channel].append(event.text)
+        elif isinstance(event, CallMade):
+            calls.append(call_object(event.call))
         elif isinstance(event, Finished):
             finished = event
     if finished is None:
@@ -111,7 +131,10 @@ async def aggregate(head: Head, events: AsyncIterator[Event]) -> dict[str, objec
     }
     if texts["reasoning"]:
         message["reasoning_content"] = "".join(texts["reasoning"])
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _REASONS[finished.reason]}
+    if calls:
+        message["tool_calls"] = calls
+    reason = finish_reason(finished, len(calls))
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
     return {
         "id": head.id,
         "object": "chat.completion",
