@@ -19,6 +19,7 @@ from ninfer.conversation.errors import (
     Unsupported,
 )
 from ninfer.conversation.events import (
+    CallMade,
     Event,
     Finished,
     FinishReason,
@@ -29,9 +30,12 @@ from ninfer.conversation.events import (
     Usage,
 )
 from ninfer.conversation.request import GenerationRequest, ModelCard, SamplingFields, ThinkingFields
-from ninfer.conversation.turns import Part, Reasoning, Role, Text, Turn
+from ninfer.conversation.tools import Tool, ToolCall
+from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, Turn
 
 __all__ = [
+    "CachePoint",
+    "CallMade",
     "ContextExceeded",
     "EngineUnavailable",
     "Event",
@@ -57,6 +61,8 @@ __all__ = [
     "TextDelta",
     "ThinkingFields",
     "Timings",
+    "Tool",
+    "ToolCall",
     "Turn",
     "Unauthenticated",
     "Unsupported",

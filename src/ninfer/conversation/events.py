@@ -1,13 +1,15 @@
 """What a generation tells its protocol, in order. Events are the only currency between service and encoders.
 
-Order: `Started` once, then `PromptProgress` and `TextDelta` in any number (no progress after the first text), then
-`Finished` once. A failure is no event: the iterator raises a `RequestError`, before or after `Started`.
+Order: `Started` once, then `PromptProgress`, `TextDelta` and `CallMade` in any number (no progress after the first
+output), then `Finished` once. A failure is no event: the iterator raises a `RequestError`, before or after `Started`.
 """
 
 import enum
 from typing import Literal, TypeAlias
 
 import attrs
+
+from ninfer.conversation.tools import ToolCall
 
 
 @attrs.frozen
@@ -35,6 +37,13 @@ class TextDelta:
 
     text: str
     channel: Literal["answer", "reasoning"]
+
+
+@attrs.frozen
+class CallMade:
+    """The model has made a call. Whole: its arguments are typed only when its markup is complete."""
+
+    call: ToolCall
 
 
 class FinishReason(enum.Enum):
@@ -77,4 +86,4 @@ class Finished:
     """The stop string that ended the reply, if one did."""
 
 
-Event: TypeAlias = Started | PromptProgress | TextDelta | Finished
+Event: TypeAlias = Started | PromptProgress | TextDelta | CallMade | Finished

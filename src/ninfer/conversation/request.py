@@ -4,8 +4,11 @@ A field that is None was not given by the caller; who fills it in and in which o
 of `service`. Ranges are checked by the protocol that knows the field's wire name.
 """
 
+from collections.abc import Mapping
+
 import attrs
 
+from ninfer.conversation.tools import Tool
 from ninfer.conversation.turns import Turn
 
 
@@ -28,6 +31,10 @@ class ThinkingFields:
 
     enabled: bool | None = None
     preserve: bool | None = None
+    effort: str | None = None
+    """Effort level as the caller named it; the template's accepted values decide what it becomes (THINK-013)."""
+    budget_tokens: int | None = None
+    """Most tokens that the model may think before it is told to answer (THINK-003)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +44,11 @@ class GenerationRequest:
     turns: tuple[Turn, ...]
     sampling: SamplingFields = SamplingFields()
     thinking: ThinkingFields = ThinkingFields()
+    tools: tuple[Tool, ...] = ()
+    calls_allowed: bool = True
+    """False shows the tools and takes nothing for a call (tool_choice "none")."""
+    template_kwargs: Mapping[str, object] = attrs.field(factory=dict)
+    """Further variables for the chat template; never its own standard ones (TMPL-013 to TMPL-016)."""
     max_output_tokens: int | None = None
     """Limit of generated tokens, reasoning included; 0 processes the prompt and generates nothing."""
     stop: tuple[str, ...] = ()

@@ -124,7 +124,7 @@ class Service:
                 raise as_request_error(error) from error
 
     async def _prepare(self, request: GenerationRequest, deadline: float) -> PreparedPrompt:
-        if sum(len(part.text) for turn in request.turns for part in turn.parts) < THREAD_CHARS:
+        if sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < THREAD_CHARS:
             await trio.lowlevel.checkpoint()
             return self._preparer.build(request)
         with trio.move_on_at(deadline):

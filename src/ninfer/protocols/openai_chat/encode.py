@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator, Mapping
 
 import attrs
 
-from ninfer.conversation import Event, Finished, FinishReason, PromptProgress, Started, TextDelta, Usage
+from ninfer.conversation import (
+    CallMade,
+    Event,
+    Finished,
+    FinishReason,
+    PromptProgress,
+    Started,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
 from ninfer.protocols.sse import data_frame, dump_json
 
 _REASONS: Mapping[FinishReason, str] = {
