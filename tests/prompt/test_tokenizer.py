@@ -132,6 +132,8 @@ def _added(**changes: object) -> dict[str, Any]:
     ("data", "config", "message"),
     [
         (tiny.tokenizer_json(model={"vocab": None}), {}, "model.vocab"),
+        (tiny.tokenizer_json(model={"vocab": {"a": "0"}}), {}, "model.vocab"),
+        (tiny.tokenizer_json(model={"vocab": {"a": 0, "b": 0}}), {}, "several spellings"),
         (tiny.tokenizer_json(decoder={"type": "Metaspace"}), {}, "decoder.type"),
         (tiny.tokenizer_json(model={"type": "BPE", "vocab": {"▁a": 0}, "merges": []}), {}, "byte-level alphabet"),
         (tiny.tokenizer_json(model={"type": "Nonsense", "vocab": {"a": 0}, "merges": []}), {}, "tokenizer.json"),
@@ -156,7 +158,7 @@ def test_refused_files(data: dict[str, Any], config: object, message: str | None
         load(data, **files)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_files_that_are_no_json_object(data: bytes) -> None:
     with pytest.raises(BadTokenizer, match=r"tokenizer\.json"):
         Tokenizer.from_files(data)

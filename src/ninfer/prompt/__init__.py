@@ -2,7 +2,8 @@
 
 from ninfer.prompt.builder import PreparedPrompt, PromptBuilder
 from ninfer.prompt.template import BadTemplate, ChatTemplate
-from ninfer.prompt.tokenizer import BadTokenizer, Tokenizer
+from ninfer.prompt.tokenizer import Tokenizer
+from ninfer.prompt.tokenizer_files import BadTokenizer
 from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN
 
 __all__ = [
