@@ -1,7 +1,7 @@
 """A real server on loopback, and the bare application by hand: what tests drive protocols and the server with."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -54,6 +54,13 @@ async def running_server(
         stop.ask()
 
 
+async def until(condition: Callable[[], bool], at_most_s: float = 5) -> None:
+    """Wait for something that real sockets bring about and that nothing here is told of."""
+    with trio.fail_after(at_most_s):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await trio.sleep(0.002)
+
+
 @attrs.define(kw_only=True)
 class ASGIAnswer:
     """What an application answered. `parts` are the body's pieces with the Trio time at which each came."""
@@ -99,7 +106,7 @@ async def asgi_call(
         "raw_path": raw_path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in (("host", "localhost"), *headers)],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers or [("host", "localhost")]],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
         "extensions": {},

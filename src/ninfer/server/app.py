@@ -54,8 +54,8 @@ def create_app(
     Raises:
         RouteConflict: two protocols, or a protocol and the server itself, claim one method and path.
     """
-    settings = settings or ServerSettings()
-    running = running or RunningCalls()
+    settings = ServerSettings() if settings is None else settings
+    running = RunningCalls() if running is None else running
     check_routes(protocols, reserved=models.RESERVED)
     app = QuartTrio("ninfer", static_folder=None)
     app.asgi_http_class = Connection

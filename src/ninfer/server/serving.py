@@ -57,6 +57,11 @@ class OpenConnections:
     def __len__(self) -> int:
         return len(self._streams)
 
+    @property
+    def streams(self) -> frozenset[trio.SocketStream]:
+        """What is open now."""
+        return frozenset(self._streams)
+
     def add(self, stream: trio.SocketStream) -> None:
         """An accepted connection."""
         self._streams.add(stream)
