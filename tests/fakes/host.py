@@ -75,7 +75,7 @@ class FakeHost:
     def check_model(self, model: str) -> None:
         """As the real one does."""
         if model != self.model.id:
-            raise NotFound(f"model: {ascii(model)} does not exist here", code="model_not_found", param="model")
+            raise NotFound(f"model: {model!a} does not exist here", code="model_not_found", param="model")
 
     @asynccontextmanager
     async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[Event]]:
