@@ -9,7 +9,7 @@ def as_request_error(error: EngineError) -> RequestError:
     if isinstance(error, CapacityExceeded):
         return ContextExceeded(f"the request does not fit the memory of this server: {error}")
     if isinstance(error, EngineStopped):
-        return EngineUnavailable(f"the engine has stopped: {error}")
+        return EngineUnavailable("the engine has stopped; the server has to be started again")
     if isinstance(error, UnitFailed) and error.out_of_memory:
         return EngineUnavailable("the device ran out of memory in this request's work", code="engine_out_of_memory")
     return InternalError("a check failed in this request's work; the server goes on")
