@@ -44,6 +44,10 @@ class FrameSink(Interface):
         ...
 
 
+StreamFailed: TypeAlias = Callable[[RequestError], bytes]
+"""Makes the last bytes of a stream that has begun and fails: one or more complete SSE frames."""
+
+
 class Call(Interface):
     """One HTTP request on its way through a protocol."""
 
@@ -76,12 +80,20 @@ class Call(Interface):
         """
         ...
 
-    async def reply(self, body: Mapping[str, object], *, status: int = 200) -> None:
+    async def reply(
+        self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Answer with one JSON body."""
         ...
 
-    def stream(self) -> AbstractAsyncContextManager[FrameSink]:
-        """Answer with an event stream that ends when the block is left."""
+    def stream(
+        self, *, headers: Mapping[str, str] | None = None, failed: StreamFailed | None = None
+    ) -> AbstractAsyncContextManager[FrameSink]:
+        """Answer with an event stream that ends when the block is left.
+
+        `failed` stands in for `Protocol.stream_error` in this one stream: for protocols whose last frame depends on
+        what was sent before it.
+        """
         ...
 
 

@@ -112,6 +112,7 @@ async def _answer_call(
     else:
         frames = FrameBody(exchange.frames, keep_alive_s=settings.keep_alive_s, begin_with_comment=silent)
         response = Response(frames, content_type="text/event-stream", headers=_STREAM_HEADERS)
+        response.headers.update(exchange.stream_headers)
     response.headers[protocol.request_id_header] = facts.request_id
     return response
 

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from ninfer.conversation import EngineUnavailable, InternalError, RequestError
-from ninfer.protocols.plugin import Handler, JSONValue, Protocol
+from ninfer.protocols.plugin import Handler, JSONValue, Protocol, StreamFailed
 from ninfer.server.frames import FrameQueue
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,10 @@ class Exchange:
         """Set when the handler has entered a stream or has ended."""
         self._head = trio.Event()
         """Set when the stream has a first frame or the handler has ended."""
+        self._failed: StreamFailed = lambda error: protocol.stream_error(error, facts.request_id)
         self.frames = FrameQueue()
+        self.stream_headers: Mapping[str, str] = {}
+        """What the handler adds to the head of an event stream."""
         self.answer: Answer | None = None
         """The whole answer, once the handler has ended without a stream that had begun."""
         self.head_sent = False
@@ -86,19 +89,25 @@ class Exchange:
         """The body."""
         return await self._read_json()
 
-    async def reply(self, body: Mapping[str, object], *, status: int = 200) -> None:
+    async def reply(
+        self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Answer with one JSON body, once the handler has ended."""
         await trio.lowlevel.checkpoint()
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
-        self._reply = Answer(status=status, body=body)
+        self._reply = Answer(status=status, body=body, headers=headers or {})
 
     @asynccontextmanager
-    async def stream(self) -> AsyncIterator["Exchange"]:
+    async def stream(
+        self, *, headers: Mapping[str, str] | None = None, failed: StreamFailed | None = None
+    ) -> AsyncIterator["Exchange"]:
         """Answer with an event stream."""
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
         self._streaming = True
+        self.stream_headers = headers or {}
+        self._failed = failed or self._failed
         self._decided.set()
         yield self
 
@@ -158,7 +167,7 @@ class Exchange:
         if error is None:
             self.answer = None if self.head_sent else self._reply
         elif self.head_sent:
-            self.frames.put_now(self._protocol.stream_error(error, self.request_id))
+            self.frames.put_now(self._failed(error))
         else:
             wire = self._protocol.error(error, self.request_id)
             self.answer = Answer(status=wire.status, body=wire.body, headers=wire.headers)
