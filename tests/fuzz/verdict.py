@@ -7,6 +7,9 @@ from typing import Any
 MANNERED = {200, 400, 404, 413, 415}
 """Statuses that a spoiled body may get: never a 500, and nothing that says that the server is at its limits."""
 
+MESSAGE_CHARACTERS = 600
+"""A value of the caller's stands in a message, but never whole when it is long."""
+
 
 def check_answer(status: int, headers: Mapping[str, str], body: bytes) -> None:
     """Assert that an answer is whole, in the right envelope, and no fault of ours.
@@ -39,6 +42,8 @@ def check_error(answer: Any) -> None:
     # Control characters and foreign scripts of the caller's value must not reach a terminal through our message.
     assert error["message"].isascii(), error["message"]
     assert error["message"].isprintable(), error["message"]
+    assert len(error["message"]) <= MESSAGE_CHARACTERS, len(error["message"])
+    assert error["param"] is None or error["param"] in error["message"], error
 
 
 def check_stream(body: bytes) -> None:
