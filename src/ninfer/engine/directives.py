@@ -14,7 +14,8 @@ Directives stand in the last user turn that has any, as `[[kind]]`, `[[kind:argu
     miderr, drop            fail after a few tokens
     ka, ping                nothing: keep-alives are sent by the server whenever a request is slow
 
-Anything else in double brackets is text like any other: clients send shell scripts and wiki links. It works on the rendered prompt, cut at the family's turn markers. Knows no tokens, no lanes, no time.
+Anything else in double brackets is text like any other: clients send shell scripts and wiki links.
+It works on the rendered prompt, cut at the family's turn markers. Knows no tokens, no lanes, no time.
 """
 
 import base64

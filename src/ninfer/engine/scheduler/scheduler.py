@@ -213,7 +213,7 @@ class Scheduler:
                 del self._paused[0], self._jobs[job.ticket]
                 turn.notes.append((job.ticket, Failed(_never_fits(need, self._pages.total_pages))))
                 continue
-            if self._resident and self._resident[0].ticket < job.ticket:
+            if any(other.ticket < job.ticket and other.leaving is None for other in self._resident):
                 if not self._slots.free_slots or self._unpromised_pages() < need:
                     return
             elif not self._make_room(job, need, slots=1):

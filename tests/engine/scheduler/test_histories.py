@@ -1,0 +1,126 @@
+"""The scheduler under random arrivals, sizes, cancels and failures, over a device that checks what it is fed."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ninfer.engine.types import EngineLimits, Plan, Sampling
+from tests.engine.scheduler.driver import Driver
+from tests.fakes.device import InjectedFault
+from tests.fakes.engine import prompt
+
+MARKS = pytest.mark.contract("SCHED-002", "SCHED-003", "SCHED-010", "KV-014", "D39")
+
+
+def make_plan(max_new_tokens: int, stopping: bool, seed: int) -> Plan:
+    # The fake chooses among 1,000 tokens: about every 33rd one stops.
+    stops = frozenset(range(30)) if stopping else frozenset[int]()
+    return Plan(sampling=Sampling(temperature=0, seed=seed), max_new_tokens=max_new_tokens, stop_tokens=stops)
+
+
+def make_driver(lanes: int, pages: int, chunk_pages: int, context_pages: int) -> Driver:
+    limits = EngineLimits(
+        max_context_tokens=context_pages * 64 - 7,
+        lanes=lanes,
+        kv_capacity_tokens=pages * 64,
+        prefill_chunk_tokens=chunk_pages * 64,
+    )
+    return Driver(limits, pages=pages)
+
+
+class History(RuleBasedStateMachine):
+    """One engine's life."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = make_driver(1, 4, 1, 4)
+
+    @initialize(lanes=st.integers(1, 8), pages=st.integers(2, 24), chunk=st.integers(1, 3), context=st.integers(1, 12))
+    def open(self, lanes: int, pages: int, chunk: int, context: int) -> None:
+        self.driver = make_driver(lanes, pages, chunk, context)
+
+    @precondition(lambda self: len(self.driver.live) < 24)
+    @rule(length=st.integers(1, 400), new=st.integers(0, 200), stopping=st.booleans(), seed=st.integers(0, 99))
+    def submit(self, length: int, new: int, stopping: bool, seed: int) -> None:
+        self.driver.submit(prompt(length, seed), make_plan(new, stopping, seed))
+
+    @precondition(lambda self: self.driver.live)
+    @rule(chance=st.randoms(use_true_random=False))
+    def cancel(self, chance: random.Random) -> None:
+        self.driver.cancel(chance.choice(list(self.driver.live)))
+
+    @rule(turns=st.integers(1, 40))
+    def go_on(self, turns: int) -> None:
+        for _ in range(turns):
+            self.driver.turn()
+
+    @rule(where=st.sampled_from(["dispatch", "read", "row"]))
+    def fail(self, where: str) -> None:
+        self.driver.next_fault = {
+            "dispatch": InjectedFault(on_dispatch=AssertionError("no")),
+            "read": InjectedFault(on_read=AssertionError("no")),
+            "row": InjectedFault(faulty_rows=frozenset({0})),
+        }[where]
+        self.driver.turn()
+
+    def teardown(self) -> None:
+        self.driver.next_fault = InjectedFault()
+        self.driver.drain()
+
+
+class LongHistory(History):
+    """The same, longer and more often."""
+
+
+TestHistory = MARKS(History.TestCase)
+TestHistory.settings = settings(stateful_step_count=40)
+TestLongHistory = pytest.mark.slow(LongHistory.TestCase)
+TestLongHistory.settings = settings(max_examples=2000, stateful_step_count=100)
+
+
+def run_history(seed: int, turns: int) -> Counter[str]:
+    """A history of `turns` turns with new memory, lanes and chunk every 2,000 of them; what has happened in it."""
+    chance = random.Random(seed)
+    seen: Counter[str] = Counter()
+    while seen["turns"] < turns:
+        lanes = chance.randint(1, 8)
+        driver = make_driver(lanes, chance.randint(lanes, 3 * lanes + 2), chance.randint(1, 3), chance.randint(2, 12))
+        busy = chance.choice([0.01, 0.05, 0.2])
+        while driver.turns < 2000:
+            if len(driver.live) < 16 and chance.random() < busy:
+                length, new = chance.choice([(20, 8), (60, 300), (120, 150), (400, 200)])
+                salt = chance.randrange(50)
+                plan = make_plan(chance.randint(0, new), chance.random() < 0.2, salt)
+                driver.submit(prompt(chance.randint(1, length), salt), plan)
+            if driver.live and chance.random() < 0.003:
+                driver.cancel(chance.choice(list(driver.live)))
+            if chance.random() < 0.003:
+                driver.next_fault = chance.choice(
+                    [InjectedFault(on_read=AssertionError("no")), InjectedFault(faulty_rows=frozenset({0}))]
+                )
+            driver.turn()
+        driver.next_fault = InjectedFault()
+        driver.drain()
+        figures = driver.scheduler.figures(compilations=0, recoveries=0)
+        seen.update(turns=driver.turns, pauses=figures.pauses, replayed=figures.replayed_tokens)
+        seen.update(type(request.outcome).__name__ for request in driver.requests.values())
+    return seen
+
+
+@MARKS
+@pytest.mark.parametrize("seed", range(4))
+def test_seeded_history(seed: int) -> None:
+    seen = run_history(seed, 10_000)
+    assert seen["pauses"] > 20
+    assert seen["replayed"] > 1000
+    assert seen["Finished"] > 100
+
+
+@pytest.mark.slow
+@MARKS
+def test_a_million_turns() -> None:
+    run_history(2024, 1_000_000)
