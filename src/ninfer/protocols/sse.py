@@ -1,4 +1,7 @@
-"""Server-sent events as bytes: one `data:` line, a blank line. No `id:`, no `retry:`, never empty data (D32)."""
+"""Server-sent events as bytes: perhaps a name, one `data:` line, a blank line.
+
+No `id:`, no `retry:`, never empty data (D32).
+"""
 
 import json
 
@@ -13,3 +16,8 @@ def dump_json(body: object) -> str:
 def data_frame(body: object) -> bytes:
     """One unnamed event whose data is `body` as JSON."""
     return f"data: {dump_json(body)}\n\n".encode()
+
+
+def event_frame(name: str, body: object) -> bytes:
+    """One event of the type `name`; clients of the protocols that name events skip those without a name."""
+    return f"event: {name}\ndata: {dump_json(body)}\n\n".encode()

@@ -11,7 +11,7 @@ over: who refuses those is the protocol's business. It knows JSON values and no 
 Invariant: `param` of an error is a path from the body's root, and the message begins with the same path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Protocol, TypeVar, get_args
 
 import attrs
@@ -19,6 +19,7 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn
 
 from ninfer.conversation import InvalidRequest
+from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.values import shown
 
 Structured = TypeVar("Structured")
@@ -130,8 +131,19 @@ class Array:
         return inner(value)
 
 
-def structure(value: object, wire_type: type[Structured]) -> Structured:
-    """`value`, a JSON object, as an instance of `wire_type`.
+@attrs.frozen
+class Object:
+    """A JSON object that is taken over as it is, members in the order they were received in (TMPL-005)."""
+
+    def apply(self, value: object, inner: Callable[[object], object]) -> object:
+        """The object itself."""
+        if not isinstance(value, dict):
+            raise Fault("an object", value, "invalid_type")
+        return value
+
+
+def structure(value: object, wire_type: type[Structured], *, at: str = "") -> Structured:
+    """`value`, a JSON object, as an instance of `wire_type`; `at` is its own path in the body.
 
     Raises:
         InvalidRequest: `param` is the path of the first member that does not fit.
@@ -139,7 +151,7 @@ def structure(value: object, wire_type: type[Structured]) -> Structured:
     try:
         return _CONVERTER.structure(value, wire_type)
     except Exception as error:
-        path, cause = _first_fault(error, "")
+        path, cause = _first_fault(error, at)
         if isinstance(cause, KeyError):
             raise InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path) from None
         if isinstance(cause, Fault):
@@ -197,3 +209,4 @@ _CONVERTER = _make_converter()
 
 Text = Annotated[str, String()]
 Flag = Annotated[bool, Boolean()]
+AnyObject = Annotated[Mapping[str, JSONValue], Object()]
