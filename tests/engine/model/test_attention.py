@@ -70,9 +70,8 @@ def test_a_neighbour_changes_no_bit(seed: int, position: int, other: int) -> Non
     query = rng.standard_normal((2, GROUPS, GROUP, WIDTH)).astype(np.float32)
     alone = rows_form(query, keys, values, pages, np.array([position, position], np.int32))
     moved = rng.permutation(POOL)
-    beside = rows_form(
-        query, keys[moved], values[moved], np.argsort(moved)[pages], np.array([position, other], np.int32)
-    )
+    elsewhere, positions = np.argsort(moved)[pages], np.array([position, other], np.int32)
+    beside = rows_form(query, keys[moved], values[moved], elsewhere, positions)
     np.testing.assert_array_equal(bits(alone[0]), bits(beside[0]))
 
 

@@ -49,9 +49,8 @@ def chunked(state, query, key, value, g, beta, count):  # type: ignore[no-untype
 
 @jax.jit
 def in_sequence(state, query, key, value, g, beta):  # type: ignore[no-untyped-def]
-    out, state = delta_net.delta_rule_sequence(
-        state[None], Heads(query[None], key[None], value[None]), g[None], beta[None]
-    )
+    state, query, key, value, g, beta = (part[None] for part in (state, query, key, value, g, beta))
+    out, state = delta_net.delta_rule_sequence(state, Heads(query, key, value), g, beta)
     return out[0], state[0]
 
 
