@@ -1,10 +1,10 @@
 """What HTTP costs: time added to the first token, and events per second, beside an application that answers constants.
 
-    python -m benchmarks.http_overhead [--runs 5] [--requests 200] [--events 20000]
+    python -m benchmarks.http_overhead [--runs 5] [--requests 200] [--events 20000] [--write FILE]
 
 Server and client are processes of their own, each on one core where the system lets us choose. The variants take turns
 in every run, so that a busy minute of the machine hits all of them. Printed is the median over the runs with the
-smallest and the largest; the tables are those of docs/performance.md.
+smallest and the largest. `--write docs/performance.md` puts the tables between that document's marks.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from tests.fuzz.house import MODEL
 VARIANTS = ("constants", "ninfer", "house")
 STREAMS = (1, 8, 64)
 PROMPT_BYTES = 1_000
+BEGIN, END = "<!-- http_overhead: begin -->", "<!-- http_overhead: end -->"
 HOUSE_LANES = 2
 HOUSE_EVENTS = 400
 """What a lane's context has room for; the house's streams are shorter than the others'."""
@@ -110,6 +111,16 @@ def tables(all_results: dict[str, Results]) -> list[str]:
     return lines
 
 
+def write(document: Path, lines: Sequence[str]) -> None:
+    """Put `lines` between the marks of a document, in place of what stands there."""
+    text = document.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{document} has no marks {BEGIN} and {END}")
+    document.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
+
+
 def machine() -> str:
     """What it ran on, in one line."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
@@ -128,9 +139,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--write", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     sizes = Sizes(runs=options.runs, requests=options.requests, events=options.events)
-    print(f"{time.strftime('%Y-%m-%d')}; {machine()}; {sizes}")
+    where = (
+        f"{time.strftime('%Y-%m-%d')}, {machine()}: {sizes.runs} runs, {sizes.requests} requests for the first token, "
+        f"{sizes.events:,} events for the rate."
+    )
+    print(where)
     server_core, client_core = None, None
     if hasattr(os, "sched_setaffinity") and len(cores := sorted(os.sched_getaffinity(0))) > 1:
         server_core, client_core = cores[0], cores[1]
@@ -141,7 +157,10 @@ def main(arguments: Sequence[str]) -> None:
             print(f"run {run + 1} of {sizes.runs}: {variant}", file=sys.stderr, flush=True)
             with server(variant, server_core) as port:
                 measure(variant, port, sizes, results)
-    print("\n".join(tables(all_results)))
+    lines = tables(all_results)
+    print("\n".join(lines))
+    if options.write is not None:
+        write(options.write, [where, "", *lines])
 
 
 if __name__ == "__main__":
