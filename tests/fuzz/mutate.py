@@ -118,11 +118,11 @@ Place: TypeAlias = tuple[Container, int]
 
 
 def mutate_bytes(body: bytes, random_: random.Random) -> bytes:
-    """One to three edits that know nothing of JSON."""
+    """One to three edits that know nothing of JSON, mostly one: few texts survive two."""
     spoiled = bytearray(body)
-    for _ in range(random_.choice((1, 1, 1, 2, MAX_EDITS))):
+    for _ in range(random_.choice((1, 1, 1, 1, 1, 2, MAX_EDITS))):
         at = random_.randrange(len(spoiled) + 1)
-        until = min(len(spoiled), at + random_.choice((1, 1, 2, 8, 64)))
+        until = min(len(spoiled), at + random_.choice((1, 1, 1, 2, 8, 64)))
         match random_.randrange(7):
             case 0 if at < len(spoiled):
                 spoiled[at] ^= 1 << random_.randrange(8)
