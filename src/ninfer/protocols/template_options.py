@@ -18,7 +18,7 @@ from ninfer.protocols.refusal import unsupported
 from ninfer.protocols.values import SHOWN_CHARS, shown
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Effort levels that protocols know (THINK-012). "none" switches thinking off; the others are the template's business."""
+"""Effort levels that protocols know (THINK-012). "none" switches thinking off; the others are the template's."""
 
 Option: TypeAlias = Literal["enable_thinking", "preserve_thinking", "reasoning_effort"]
 
@@ -28,12 +28,12 @@ _STANDARD: Mapping[str, Option] = {
     "preserve_thinking": "preserve_thinking",
     "reasoning_effort": "reasoning_effort",
 }
+_CONVERSATION = ("messages", "tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message")
+_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _RESERVED = frozenset(
-    # The conversation, the mode of generation and the tokenizer's own tokens (TMPL-016), and the template itself (D44).
-    ["messages", "tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message"]
-    + ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"]
-    + ["additional_special_tokens", "chat_template", "raise_exception", "strftime_now"]
+    (*_CONVERSATION, *_TOKENS, "additional_special_tokens", "chat_template", "raise_exception", "strftime_now")
 )
+"""The conversation, the mode of generation, the tokenizer's own tokens (TMPL-016), and the template itself (D44)."""
 
 
 @attrs.frozen
