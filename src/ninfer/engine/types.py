@@ -16,6 +16,9 @@ from attrs import validators
 MAX_CANDIDATES = 20
 """No request samples from more candidates than this (SAMP-006)."""
 
+MAX_LANES = 8
+"""No engine has more lanes than this (EXEC-001)."""
+
 PAGE_TOKENS = 64
 """Tokens in one page of KV memory, rows in one prefill tile, and the grid on which prefill programs start."""
 
@@ -130,12 +133,17 @@ EngineEvent: TypeAlias = Admitted | PromptProgress | Tokens | Finished | Failed
 class EngineLimits:
     """What is fixed at start."""
 
-    max_context_tokens: int
+    max_context_tokens: int = attrs.field(validator=validators.ge(1))
     """Ceiling of one request, prompt and output together."""
-    lanes: int
-    kv_capacity_tokens: int
-    prefill_chunk_tokens: int
+    lanes: int = attrs.field(validator=[validators.ge(1), validators.le(MAX_LANES)])
+    kv_capacity_tokens: int = attrs.field(validator=validators.ge(PAGE_TOKENS))
+    prefill_chunk_tokens: int = attrs.field(validator=validators.ge(PAGE_TOKENS))
     """The effective chunk: a multiple of `PAGE_TOKENS` (D38)."""
+
+    @prefill_chunk_tokens.validator
+    def _on_the_grid(self, attribute: "attrs.Attribute[int]", value: int) -> None:
+        if value % PAGE_TOKENS:
+            raise ValueError(f"prefill_chunk_tokens={value} is no multiple of {PAGE_TOKENS}")
 
 
 @attrs.frozen(kw_only=True)

@@ -155,4 +155,4 @@ class LedgerHistory(RuleBasedStateMachine):
         assert all(self.ledger.committed(owner) == pages for owner, pages in self.committed.items())
 
 
-TestLedgerHistory = pytest.mark.contract("KV-001")(LedgerHistory.TestCase)
+TestLedgerHistory = LedgerHistory.TestCase
