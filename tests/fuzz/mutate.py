@@ -167,11 +167,11 @@ class _Context:
     def string(self) -> Value:
         """Some string that is likely to be handled badly."""
         kind = self.random.randrange(10)
-        if kind == 0:
+        if kind < 2:
             return Raw(self.random.choice(RAW_STRINGS))
-        if kind == 1:
+        if kind == 2:
             return "long " * self.random.choice((20, 2_000, 20_000))
-        if kind < 5 and self.words:
+        if kind < 6 and self.words:
             return self.random.choice(self.words)
         return self.random.choice(STRINGS)
 
