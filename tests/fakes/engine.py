@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import attrs
 
-from ninfer.engine.device import SampleRow
+from ninfer.engine.device import Device, SampleRow
 from ninfer.engine.scheduler import Note
 from ninfer.engine.types import (
     EngineEvent,
@@ -17,7 +17,7 @@ from ninfer.engine.types import (
     Tokens,
 )
 from ninfer.engine.worker import Direct, Worker, run_as_asked
-from tests.fakes.device import Choose, FakeDevice, advance, choose_by_hash, state_after
+from tests.fakes.device import Choose, advance, choose_by_hash, state_after
 
 GREEDY = Sampling(temperature=0)
 
@@ -70,7 +70,7 @@ class ManualClock:
 class ManualEngine:
     """A worker that a test steps by hand: no thread, no Trio, no time."""
 
-    def __init__(self, device: FakeDevice, within: EngineLimits, *, direct: Direct = run_as_asked) -> None:
+    def __init__(self, device: Device, within: EngineLimits, *, direct: Direct = run_as_asked) -> None:
         self.clock = ManualClock()
         self.device = device
         self.events: dict[int, list[EngineEvent]] = {}
