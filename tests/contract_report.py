@@ -8,6 +8,7 @@ Options:
   --contract FILE   the contract; `decisions.md` beside it gives the decision numbers. Without it only marks are checked
   --audit SEED      draw 40 held ids, with the tests that hold them, for a check by fault injection
   --run             run `pytest -m "not slow"` first
+  --settle          take the ids that are held out of later.txt
   --later FILE      another list of what is put off
 """
 
@@ -23,7 +24,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.ledger import Standing, TestResult, parse_contract, parse_decisions, parse_later, prefix_of, stand
+from tests.contract.ledger import (
+    Standing,
+    TestResult,
+    parse_contract,
+    parse_decisions,
+    parse_later,
+    prefix_of,
+    stand,
+    without,
+)
 from tests.contract.marks import last_results
 
 AUDIT_IDS = 40
@@ -126,12 +136,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--contract", type=Path, metavar="FILE")
     parser.add_argument("--audit", type=int, metavar="SEED")
     parser.add_argument("--run", action="store_true")
+    parser.add_argument("--settle", action="store_true")
     parser.add_argument("--later", type=Path, metavar="FILE", default=LATER)
     options = parser.parse_args(arguments)
     if options.contract is not None and not options.contract.is_file():
         parser.error(f"--contract {options.contract}: no such file")
-    if options.audit is not None and options.contract is None:
-        parser.error("--audit needs --contract")
+    if options.contract is None and (options.audit is not None or options.settle):
+        parser.error("--audit and --settle need --contract")
     if options.run:
         subprocess.run(
             [sys.executable, "-m", "pytest", "-m", "not slow", *shared_arguments(options.contract)], check=False
@@ -140,6 +151,9 @@ def main(arguments: Sequence[str]) -> int:
     if wrong:
         print(wrong)
         return 1
+    if options.settle:
+        held = stand((), {}, results).held
+        options.later.write_text(without(options.later.read_text(encoding="utf-8"), held), encoding="utf-8")
     if options.contract is None:
         _, faults = parse_later(options.later.read_text(encoding="utf-8"))
         print("\n".join(faults), end="\n" if faults else "")

@@ -87,6 +87,18 @@ def parse_later(text: str) -> tuple[dict[str, str], list[str]]:
     return reasons, faults
 
 
+def without(text: str, ids: Iterable[str]) -> str:
+    """The text of later.txt without the lines of `ids`; a group that has lost all its lines loses its heading."""
+    gone = set(ids)
+    groups = []
+    for group in text.rstrip("\n").split("\n\n"):
+        kept = [line for line in group.splitlines() if line.partition(" ")[0] not in gone]
+        had_ids = any(not line.startswith("#") for line in group.splitlines())
+        if not had_ids or any(not line.startswith("#") for line in kept):
+            groups.append("\n".join(kept))
+    return "\n\n".join(groups) + "\n"
+
+
 def mark_faults(ids: Iterable[object], known: frozenset[str] | None) -> list[str]:
     """What is wrong with the ids of one test; `known` is None while no contract file is at hand."""
     listed = list(ids)

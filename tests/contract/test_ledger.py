@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.contract.ledger import TestResult, mark_faults, parse_contract, parse_decisions, parse_later, sort_key, stand
+from tests.contract.ledger import (
+    TestResult,
+    mark_faults,
+    parse_contract,
+    parse_decisions,
+    parse_later,
+    sort_key,
+    stand,
+    without,
+)
 
 KNOWN = ("AAA-001", "AAA-002", "AAA-003", "B-C-001", "D1")
 
@@ -89,3 +98,10 @@ def test_unknown_ids_are_faults() -> None:
 
 def test_decisions_are_ordered_by_number() -> None:
     assert sorted(["D10", "B-C-001", "D2", "AAA-002"], key=sort_key) == ["AAA-002", "B-C-001", "D2", "D10"]
+
+
+def test_what_is_held_is_taken_out_of_later() -> None:
+    text = "# head\n\n# one\nAAA-001  x\nAAA-002  x\n\n# two\nB-C-001  y\n"
+    assert without(text, []) == text
+    assert without(text, ["AAA-001"]) == "# head\n\n# one\nAAA-002  x\n\n# two\nB-C-001  y\n"
+    assert without(text, ["B-C-001", "D1"]) == "# head\n\n# one\nAAA-001  x\nAAA-002  x\n"

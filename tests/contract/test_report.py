@@ -78,6 +78,9 @@ def test_faults_end_with_status_1(folder: pytest.Pytester) -> None:
     status, lines = report(folder, "--contract", "given/spec/contract.md", "--run")
     assert status == 1
     assert any(line.startswith("fault: BBB-001 stands in later.txt") for line in lines)
+    status, lines = report(folder, "--contract", "given/spec/contract.md", "--settle")
+    assert (status, lines[-1].startswith("fault")) == (0, False)
+    assert (folder.path / "later.txt").read_text(encoding="utf-8").strip() == ""
 
 
 def test_without_a_contract_only_marks_are_checked(folder: pytest.Pytester) -> None:
