@@ -46,7 +46,7 @@ def members(interface: type) -> set[str]:
 def test_what_a_plugin_may_rely_on() -> None:
     """A change here breaks protocols of others: it belongs into the changelog."""
     assert plugin.ENTRY_POINT_GROUP == "ninfer.protocols"
-    assert members(ProtocolHost) == {"model", "flags", "check_model", "generate"}
+    assert members(ProtocolHost) == {"model", "flags", "check_model", "count_tokens", "generate"}
     assert members(plugin.Protocol) == {"name", "request_id_header", "routes", "error", "stream_error"}
     assert members(plugin.Call) == {"request_id", "headers", "path_args", "query", "json", "reply", "stream"}
     assert members(plugin.FrameSink) == {"send"}

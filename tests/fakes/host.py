@@ -68,6 +68,8 @@ class FakeHost:
     accepts_work: bool = True
     requests: list[GenerationRequest] = attrs.field(factory=list)
     """Every request that came, in order."""
+    counted: int = 11
+    """What every count comes to: the prompt of `script`."""
     open_generations: int = 0
     left: int = 0
     """Generations that were entered and have been left."""
@@ -76,6 +78,14 @@ class FakeHost:
         """As the real one does."""
         if model != self.model.id:
             raise NotFound(f"model: {model!a} does not exist here", code="model_not_found", param="model")
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """`counted`, whatever the request is; `on_enter` comes before."""
+        self.requests.append(request)
+        async with aclosing(_play(self.on_enter)) as entering:
+            async for _ in entering:
+                pass
+        return self.counted
 
     @asynccontextmanager
     async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[Event]]:

@@ -37,6 +37,14 @@ class ProtocolHost(Interface):
         """Raise `NotFound` (code model_not_found, param "model") unless `model` is the public id."""
         ...
 
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """The tokens of the prompt that `generate` would make of `request`, without generating.
+
+        Raises:
+            RequestError: the prompt cannot be made, or all places for counts are taken.
+        """
+        ...
+
     def generate(self, request: GenerationRequest) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Run one generation. The block is the request: leaving it cancels and frees everything.
 

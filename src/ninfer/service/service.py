@@ -78,6 +78,7 @@ class Service:
         self._settings = settings
         self._threads = trio.CapacityLimiter(settings.prompt_threads)
         self.capacity = Capacity(engine.limits.lanes + settings.max_pending_requests)
+        self.count_capacity = Capacity(self.capacity.places)
 
     @property
     def model(self) -> ModelCard:
@@ -122,6 +123,16 @@ class Service:
                     yield events
             except EngineError as error:
                 raise as_request_error(error) from error
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """The tokens of the prompt of `request`; counts have places of their own (EXEC-008) and need no engine.
+
+        Raises:
+            RequestError: the prompt cannot be made, there is no place, or it took too long.
+        """
+        deadline = trio.current_time() + self._settings.pending_timeout_s
+        with self.count_capacity.place():
+            return len((await self._prepare(request, deadline)).tokens)
 
     async def _prepare(self, request: GenerationRequest, deadline: float) -> PreparedPrompt:
         if sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < THREAD_CHARS:
