@@ -57,4 +57,7 @@ def test_what_a_plugin_may_rely_on() -> None:
 def test_built_in_protocols_register_like_any_other() -> None:
     ours = {entry.name: entry.value for entry in entry_points(group=plugin.ENTRY_POINT_GROUP) if entry.dist is not None
             and entry.dist.name == "ninfer"}  # fmt: skip
-    assert ours == {"openai_chat": "ninfer.protocols.openai_chat:OpenAIChat"}
+    assert ours == {
+        "anthropic_messages": "ninfer.protocols.anthropic_messages:AnthropicMessages",
+        "openai_chat": "ninfer.protocols.openai_chat:OpenAIChat",
+    }

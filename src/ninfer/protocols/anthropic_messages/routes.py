@@ -1,0 +1,60 @@
+"""`POST /v1/messages` and its token count: the protocol itself. All it does goes through the plugin interface."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import attrs
+
+from ninfer.conversation import RequestError
+from ninfer.protocols.anthropic_messages.decode import MessagesCall, decode, decode_count
+from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, aggregate
+from ninfer.protocols.anthropic_messages.errors import anthropic_error, anthropic_stream_error
+from ninfer.protocols.plugin import Call, Route, WireError
+from ninfer.service.host import ProtocolHost
+
+
+@attrs.frozen
+class AnthropicMessages:
+    """Anthropic's Messages."""
+
+    host: ProtocolHost
+
+    name = "anthropic_messages"
+    request_id_header = "request-id"
+
+    def routes(self) -> Sequence[Route]:
+        """Generation and token count."""
+        return (
+            Route("POST", "/v1/messages", self.create),
+            Route("POST", "/v1/messages/count_tokens", self.count_tokens),
+        )
+
+    def error(self, error: RequestError, request_id: str) -> WireError:
+        """Anthropic's envelope."""
+        return anthropic_error(error, request_id)
+
+    def stream_error(self, error: RequestError, request_id: str) -> bytes:
+        """An `error` event with the same envelope; nothing follows."""
+        return anthropic_stream_error(error, request_id)
+
+    async def create(self, call: Call) -> None:
+        """Generate one message. The model's name selects nothing: there is one model (ANTH-046)."""
+        asked = decode(await call.json())
+        encoder = MessageEncoder(Head(id=f"msg_{uuid4().hex}", model=asked.model), show_thinking=asked.show_thinking)
+        if asked.stream:
+            await self._stream(call, asked, encoder)
+            return
+        async with self.host.generate(asked.request) as events:
+            answer = await aggregate(encoder, events)
+        await call.reply(answer)
+
+    async def count_tokens(self, call: Call) -> None:
+        """Count the prompt that `create` would make of the same body."""
+        request = decode_count(await call.json())
+        await call.reply({"input_tokens": await self.host.count_tokens(request)})
+
+    async def _stream(self, call: Call, asked: MessagesCall, encoder: MessageEncoder) -> None:
+        async with call.stream() as sink, self.host.generate(asked.request) as events:
+            async for event in events:
+                for frame in encoder.frames(event):
+                    await sink.send(frame)
