@@ -315,10 +315,10 @@ def test_the_check_sees_memory_without_a_lane() -> None:
     bench = Bench()
     bench.submit(0, 10, 5)
     bench.turn()
-    bench.scheduler._pages.reserve(77, 1)
+    bench.scheduler._lanes.pages.reserve(77, 1)
     with pytest.raises(LedgerError, match="has no lane"):
         bench.scheduler.check()
-    bench.scheduler._pages.release(77)
+    bench.scheduler._lanes.pages.release(77)
     bench.scheduler._jobs[5] = attrs.evolve(bench.scheduler._jobs[0])
     with pytest.raises(LedgerError, match="lost"):
         bench.scheduler.check()

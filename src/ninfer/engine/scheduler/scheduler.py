@@ -12,13 +12,12 @@ Invariants: the oldest admitted request is never paused and always progresses; a
 admitted past a waiting one that does not fit; a lane's pages and slot are free only when nothing in flight uses them.
 """
 
-import bisect
-
 import attrs
 
-from ninfer.engine.cache import LedgerError, PageLedger, SlotLedger, pages_for
+from ninfer.engine.cache import LedgerError, pages_for
 from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
 from ninfer.engine.scheduler.job import UNPACED, Job, Leaving, Pacing
+from ninfer.engine.scheduler.lanes import Lanes
 from ninfer.engine.scheduler.plan import DecodeStep, Note, PrefillStep, Settled, StepPlan
 from ninfer.engine.types import (
     PAGE_TOKENS,
@@ -59,11 +58,6 @@ class _Counters:
     replayed_tokens: int = 0
     decode_rounds: int = 0
     prefill_units: int = 0
-    pauses: int = 0
-
-
-def _age(job: Job) -> int:
-    return job.ticket
 
 
 class Scheduler:
@@ -73,13 +67,9 @@ class Scheduler:
         if total_slots < limits.lanes:
             raise ValueError(f"{limits.lanes} lanes need as many slots, the device has {total_slots}")
         self._limits = limits
-        self._pages = PageLedger(total_pages)
-        self._slots = SlotLedger(limits.lanes)
+        self._lanes = Lanes(lanes=limits.lanes, total_pages=total_pages)
         self._jobs: dict[int, Job] = {}  # ticket -> every request that has not ended
-        # Each request is in one of these, all in the order of arrival.
-        self._waiting: list[Job] = []
-        self._resident: list[Job] = []
-        self._paused: list[Job] = []
+        self._waiting: list[Job] = []  # those that never had a lane, in the order of arrival
         self._counters = _Counters()
 
     @property
@@ -92,7 +82,7 @@ class Scheduler:
         if ticket in self._jobs or (self._waiting and ticket < self._waiting[-1].ticket):
             raise LedgerError(f"ticket {ticket} is out of order")
         room_tokens = self._limits.max_context_tokens - len(prompt.tokens)
-        if room_tokens < 0 or pages_for(len(prompt.tokens)) > self._pages.total_pages:
+        if room_tokens < 0 or pages_for(len(prompt.tokens)) > self._lanes.pages.total_pages:
             return ((ticket, Failed(CapacityExceeded(f"a prompt of {len(prompt.tokens)} tokens can never fit"))),)
         job = Job(
             ticket=ticket,
@@ -112,16 +102,16 @@ class Scheduler:
             return
         if job.admitted:
             job.leaving, job.outcome = Leaving.ENDED, None
-            self._settle(job, [])
+            self._vacate(job, [])
         else:
-            (self._paused if job in self._paused else self._waiting).remove(job)
+            (self._waiting if job in self._waiting else self._lanes.paused).remove(job)
             del self._jobs[ticket]
 
     def plan(self, now_s: float) -> StepPlan:
         """The units of the next turn. Their pages are reserved; they count as dispatched from now on."""
         turn = _Turn(now_s)
         self._resume(turn)
-        for job in tuple(self._resident):
+        for job in tuple(self._lanes.resident):
             self._grant(job, turn)
         for job in self._admit(turn):
             self._grant(job, turn)
@@ -144,7 +134,7 @@ class Scheduler:
                     self._commit_prefill(job, step.unit, result, now_s, notes)
                 else:
                     self._commit_row(job, step.rows[row], result.tokens[row], now_s, notes)
-            self._settle(job, notes)
+            self._vacate(job, notes)
         if isinstance(step, PrefillStep):
             self._counters.prefill_units += 1
         else:
@@ -161,25 +151,25 @@ class Scheduler:
             if job.leaving is not Leaving.ENDED:
                 live += 1
                 self._end(job, Failed(error))
-            self._settle(job, notes)
+            self._vacate(job, notes)
         return Settled(notes=tuple(notes), live_rows=live, faulty_rows=live)
 
     def figures(self, *, compilations: int, recoveries: int) -> EngineFigures:
         """The gauges and counters now; the worker adds what only it knows."""
         return EngineFigures(
-            free_pages=self._pages.free_pages,
-            total_pages=self._pages.total_pages,
-            free_slots=self._slots.free_slots,
-            total_slots=self._slots.total_slots,
+            free_pages=self._lanes.pages.free_pages,
+            total_pages=self._lanes.pages.total_pages,
+            free_slots=self._lanes.slots.free_slots,
+            total_slots=self._lanes.slots.total_slots,
             waiting_requests=len(self._waiting),
-            resident_requests=len(self._resident),
-            paused_requests=len(self._paused),
+            resident_requests=len(self._lanes.resident),
+            paused_requests=len(self._lanes.paused),
             prefilled_tokens=self._counters.prefilled_tokens,
             generated_tokens=self._counters.generated_tokens,
             replayed_tokens=self._counters.replayed_tokens,
             decode_rounds=self._counters.decode_rounds,
             prefill_units=self._counters.prefill_units,
-            pauses=self._counters.pauses,
+            pauses=self._lanes.pauses,
             compilations=compilations,
             recoveries=recoveries,
         )
@@ -190,12 +180,8 @@ class Scheduler:
         Raises:
             LedgerError: something has leaked or is held twice.
         """
-        self._pages.check()
-        self._slots.check()
-        lanes = {job.ticket for job in self._resident}
-        if self._slots.owners != lanes or not self._pages.owners <= lanes:
-            raise LedgerError("memory belongs to a request that has no lane")
-        if len(self._jobs) != len(self._waiting) + len(self._resident) + len(self._paused):
+        self._lanes.check()
+        if len(self._jobs) != len(self._waiting) + len(self._lanes.resident) + len(self._lanes.paused):
             raise LedgerError("a request is lost")
 
     # Lanes
@@ -206,62 +192,49 @@ class Scheduler:
         The oldest request of all may take that room from younger ones. Without this right, fresh requests that
         happen to fit could keep it out for ever.
         """
-        while self._paused:
-            job = self._paused[0]
+        lanes = self._lanes
+        while lanes.paused:
+            job = lanes.paused[0]
             need = pages_for(self._rebuilt_end(job))
-            if need > self._pages.total_pages:
-                del self._paused[0], self._jobs[job.ticket]
-                turn.notes.append((job.ticket, Failed(_never_fits(need, self._pages.total_pages))))
+            if need > lanes.pages.total_pages:
+                del lanes.paused[0], self._jobs[job.ticket]
+                turn.notes.append((job.ticket, Failed(_never_fits(need, lanes.pages.total_pages))))
                 continue
-            if any(other.ticket < job.ticket and other.leaving is None for other in self._resident):
-                if not self._slots.free_slots or self._unpromised_pages() < need:
+            if lanes.outranked(job):
+                if not lanes.slots.free_slots or lanes.unpromised_pages < need:
                     return
-            elif not self._make_room(job, need, slots=1):
+            elif not lanes.make_room(job, need, slots=1):
                 turn.short = True
                 return
-            del self._paused[0]
-            self._enter(job)
-            self._pages.reserve(job.ticket, need)
-            job.pages = self._pages.table(job.ticket)
+            del lanes.paused[0]
+            lanes.enter(job, pages=need)
 
     def _admit(self, turn: _Turn) -> list[Job]:
         """Give free lanes to waiting requests: the head first, at most `lanes` younger ones past each that waits."""
         admitted: list[Job] = []
+        reach = self._limits.lanes + 1
         index = 0
-        while self._slots.free_slots and not turn.short and index < min(len(self._waiting), self._limits.lanes + 1):
+        while self._lanes.slots.free_slots and not turn.short and index < min(len(self._waiting), reach):
             older = self._waiting[:index]
             if any(job.passed >= self._limits.lanes for job in older):
                 break
             job = self._waiting[index]
-            if pages_for(len(job.prompt)) > self._unpromised_pages():
+            if pages_for(len(job.prompt)) > self._lanes.unpromised_pages:
                 index += 1
                 continue
             del self._waiting[index]
             for blocked in older:
                 blocked.passed += 1
-            self._enter(job)
+            self._lanes.enter(job)
             admitted.append(job)
             turn.notes.append((job.ticket, Admitted(cached_tokens=0, at_s=turn.now_s)))
         return admitted
-
-    def _enter(self, job: Job) -> None:
-        job.slot = self._slots.take(job.ticket)
-        bisect.insort(self._resident, job, key=_age)
 
     def _rebuilt_end(self, job: Job) -> int:
         """Where the first new unit after a replay ends."""
         if job.rebuild_to >= len(job.prompt):
             return job.rebuild_to + 1
         return min(job.rebuild_to + self._limits.prefill_chunk_tokens, len(job.prompt))
-
-    def _unpromised_pages(self) -> int:
-        """Free pages that no resident's prompt still needs. Nothing is reserved by this: it keeps admission sober."""
-        promised = sum(
-            max(0, pages_for(len(job.prompt)) - self._pages.held(job.ticket))
-            for job in self._resident
-            if job.prefilling and job.leaving is None
-        )
-        return self._pages.free_pages - promised
 
     # Units
 
@@ -301,40 +274,23 @@ class Scheduler:
         missing = need - len(job.pages)
         if missing <= 0:
             return True
-        if need > self._pages.total_pages:
+        if need > self._lanes.pages.total_pages:
             # Not before its last token is known: it may be the one that ends the request well.
             if not job.in_flight:
-                self._end(job, Failed(_never_fits(need, self._pages.total_pages)))
-                self._settle(job, turn.notes)
+                self._end(job, Failed(_never_fits(need, self._lanes.pages.total_pages)))
+                self._vacate(job, turn.notes)
             return False
-        if turn.short or not self._make_room(job, missing):
+        if turn.short or not self._lanes.make_room(job, missing):
             turn.short = True
             return False
-        self._pages.reserve(job.ticket, missing)
-        job.pages = self._pages.table(job.ticket)
-        return True
-
-    def _make_room(self, job: Job, pages: int, *, slots: int = 0) -> bool:
-        """Pause younger requests, the youngest first, until this much is free; False while it still has to drain."""
-        while self._pages.free_pages < pages or self._slots.free_slots < slots:
-            leaving = [other for other in self._resident if other.leaving is not None]
-            draining_pages = sum(self._pages.held(other.ticket) for other in leaving)
-            if self._pages.free_pages + draining_pages >= pages and self._slots.free_slots + len(leaving) >= slots:
-                return False
-            younger = (other for other in reversed(self._resident) if other.ticket > job.ticket)
-            victim = next((other for other in younger if other.leaving is None), None)
-            if victim is None:
-                return False
-            victim.leaving = Leaving.PAUSED
-            self._counters.pauses += 1
-            self._settle(victim, [])
+        self._lanes.grow(job, missing)
         return True
 
     # Results
 
     def _commit_prefill(self, job: Job, unit: PrefillUnit, result: UnitResult, now_s: float, notes: list[Note]) -> None:
         end = unit.start + len(unit.tokens)
-        self._pages.commit(job.ticket, end // PAGE_TOKENS)
+        self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
         new_tokens = max(0, end - max(unit.start, job.prompt_done))
         self._counters.prefilled_tokens += new_tokens
         self._counters.replayed_tokens += len(unit.tokens) - new_tokens
@@ -348,7 +304,7 @@ class Scheduler:
 
     def _commit_row(self, job: Job, row: DecodeRow, token: int, now_s: float, notes: list[Note]) -> None:
         end = row.position + 1
-        self._pages.commit(job.ticket, end // PAGE_TOKENS)
+        self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
         if end - len(job.prompt) < len(job.generated):
             self._counters.replayed_tokens += 1
         else:
@@ -368,20 +324,12 @@ class Scheduler:
     def _end(self, job: Job, outcome: EngineEvent) -> None:
         job.leaving, job.outcome = Leaving.ENDED, outcome
 
-    def _settle(self, job: Job, notes: list[Note]) -> None:
-        """Take lane and pages from a job that leaves, once nothing in flight uses them."""
-        if job.leaving is None or job.in_flight:
-            return
-        self._resident.remove(job)
-        self._pages.release(job.ticket)
-        self._slots.release(job.ticket)
-        if job.leaving is Leaving.PAUSED:
-            job.rewind()
-            bisect.insort(self._paused, job, key=_age)
-            return
-        del self._jobs[job.ticket]
-        if job.outcome is not None:
-            notes.append((job.ticket, job.outcome))
+    def _vacate(self, job: Job, notes: list[Note]) -> None:
+        """Let a job go that leaves, if nothing of it is in flight; whoever has ended is told so then, not before."""
+        if self._lanes.vacate(job):
+            del self._jobs[job.ticket]
+            if job.outcome is not None:
+                notes.append((job.ticket, job.outcome))
 
 
 def _tickets(step: PrefillStep | DecodeStep) -> tuple[int, ...]:

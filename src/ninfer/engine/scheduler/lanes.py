@@ -1,0 +1,97 @@
+"""Lanes and their memory: who is in, who was put out to make room, and the books of pages and slots.
+
+A lane is taken by `enter` and given back by `vacate`, never while a unit in flight uses it. Memory goes by age: room
+for a request is made by pausing younger ones, the youngest first. Knows nothing of units, results or events.
+
+Invariants: `resident` and `paused` are in the order of arrival; exactly the residents own slots, only they own pages.
+"""
+
+import bisect
+
+from ninfer.engine.cache import LedgerError, PageLedger, SlotLedger, pages_for
+from ninfer.engine.scheduler.job import Job, Leaving
+
+
+def _age(job: Job) -> int:
+    return job.ticket
+
+
+class Lanes:
+    """All lanes of one engine."""
+
+    def __init__(self, *, lanes: int, total_pages: int) -> None:
+        self.pages = PageLedger(total_pages)
+        self.slots = SlotLedger(lanes)
+        self.resident: list[Job] = []
+        self.paused: list[Job] = []
+        self.pauses = 0
+
+    @property
+    def unpromised_pages(self) -> int:
+        """Free pages that no resident's prompt still needs. Nothing is reserved by this: it keeps admission sober."""
+        promised = sum(
+            max(0, pages_for(len(job.prompt)) - len(job.pages))
+            for job in self.resident
+            if job.prefilling and job.leaving is None
+        )
+        return self.pages.free_pages - promised
+
+    def outranked(self, job: Job) -> bool:
+        """Whether anyone older is in a lane to stay."""
+        return any(other.ticket < job.ticket and other.leaving is None for other in self.resident)
+
+    def enter(self, job: Job, *, pages: int = 0) -> None:
+        """Give `job` a free lane, and free pages with it."""
+        job.slot = self.slots.take(job.ticket)
+        bisect.insort(self.resident, job, key=_age)
+        self.grow(job, pages)
+
+    def grow(self, job: Job, pages: int) -> None:
+        """Append free pages to the job's table."""
+        if not self.pages.reserve(job.ticket, pages):
+            raise LedgerError(f"{job.ticket} takes {pages} pages and {self.pages.free_pages} are free")
+        job.pages = self.pages.table(job.ticket)
+
+    def make_room(self, job: Job, pages: int, *, slots: int = 0) -> bool:
+        """Pause requests younger than `job`, the youngest first, until this much is free.
+
+        False while that has to wait: for those who leave, or for older requests that nobody may pause.
+        """
+        while self.pages.free_pages < pages or self.slots.free_slots < slots:
+            leaving = [other for other in self.resident if other.leaving is not None]
+            draining_pages = sum(len(other.pages) for other in leaving)
+            if self.pages.free_pages + draining_pages >= pages and self.slots.free_slots + len(leaving) >= slots:
+                return False
+            younger = (other for other in reversed(self.resident) if other.ticket > job.ticket)
+            victim = next((other for other in younger if other.leaving is None), None)
+            if victim is None:
+                return False
+            victim.leaving = Leaving.PAUSED
+            self.pauses += 1
+            self.vacate(victim)
+        return True
+
+    def vacate(self, job: Job) -> bool:
+        """Take lane and memory from a job that leaves, once nothing in flight uses them. True if it has ended now."""
+        if job.leaving is None or job.in_flight:
+            return False
+        self.resident.remove(job)
+        self.pages.release(job.ticket)
+        self.slots.release(job.ticket)
+        if job.leaving is Leaving.ENDED:
+            return True
+        job.rewind()
+        bisect.insort(self.paused, job, key=_age)
+        return False
+
+    def check(self) -> None:
+        """Compare the books with each other and with the lanes.
+
+        Raises:
+            LedgerError: something has leaked or is held twice.
+        """
+        self.pages.check()
+        self.slots.check()
+        residents = {job.ticket for job in self.resident}
+        if self.slots.owners != residents or not self.pages.owners <= residents:
+            raise LedgerError("memory belongs to a request that has no lane")
