@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# The configuration and the plugin are named, because pytest would take the value of `--shared PATH` for a place to look.
+PYTEST := $(BIN)/python -m pytest -c pyproject.toml -p tests.contract.marks
 SERVE_ARGS ?=
 PYTEST_ARGS ?=
 
@@ -11,10 +13,10 @@ serve: $(VENV)/.runtime
 	$(BIN)/python -m ninfer serve $(SERVE_ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS) || [ $$? -eq 5 ]  # 5: there is no slow test
+	$(PYTEST) -m slow $(PYTEST_ARGS) || [ $$? -eq 5 ]  # 5: there is no slow test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
