@@ -19,13 +19,13 @@ from quart.wrappers import Request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from ninfer.conversation import InvalidRequest, RequestTooLarge
-from ninfer.protocols.openai_errors import openai_body, openai_error
+from ninfer.conversation import InternalError, InvalidRequest, NotFound, RequestTooLarge
 from ninfer.protocols.plugin import JSONValue, Protocol, Route
 from ninfer.protocols.registry import check_routes
 from ninfer.protocols.sse import dump_json
 from ninfer.server import guards, models
 from ninfer.server.connection import Connection, request_id, request_nursery
+from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import Answer, CallFacts, Exchange
 from ninfer.server.frames import FrameBody
 from ninfer.server.headers import HeaderMap
@@ -36,7 +36,6 @@ from ninfer.service.host import ServiceHost
 
 log = logging.getLogger(__name__)
 
-REQUEST_ID_HEADER = "x-request-id"
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -63,8 +62,11 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
     app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends streams after a minute, silently
-    _add_errors(app)
-    guards.add_host_check(app, settings.allowed_hosts)
+    envelopes = Envelopes(
+        [(path, one) for one in protocols for route in one.routes() for path in served_paths(route.path)]
+    )
+    _add_errors(app, envelopes)
+    guards.add_host_check(app, settings.allowed_hosts, envelopes)
     models.add_routes(app, host)
     for protocol in protocols:
         for route in protocol.routes():
@@ -145,26 +147,27 @@ def _too_large(wire_request: Request) -> RequestTooLarge:
     return RequestTooLarge(f"the request body is over the limit of {wire_request.max_content_length} bytes")
 
 
-def _add_errors(app: QuartTrio) -> None:
+def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
     """No answer of the framework's own goes out as HTML, and each has its request id."""
 
     @app.errorhandler(HTTPException)
     async def framework_error(error: HTTPException) -> Response:
         status = error.code or 500
         if status == 413:
-            wire = openai_error(_too_large(request_ctx.request))
-            return json_response(Answer(status=wire.status, body=wire.body))
+            return json_response(envelopes.answer(request.path, _too_large(request_ctx.request), request_id(request)))
         code = re.sub(r"\W+", "_", error.name.lower())
         what = f"{request.method} {request.path[:200]}".encode("ascii", "backslashreplace").decode()
-        body = openai_body(f"{what}: {error.name.lower()}", "invalid_request_error", code=code)
+        kind = NotFound if status == 404 else InvalidRequest if status < 500 else InternalError
         allowed = {name: value for name, value in error.get_headers() if name.lower() == "allow"}
-        return json_response(Answer(status=status, body=body, headers=allowed))
+        refusal = kind(f"{what}: {error.name.lower()}", code=code)
+        return json_response(
+            envelopes.answer(request.path, refusal, request_id(request), status=status, headers=allowed)
+        )
 
     @app.errorhandler(Exception)
     async def fault(error: Exception) -> Response:
         log.error("request %s failed", request_id(request), exc_info=error)
-        body = openai_body("internal error", "server_error", code="internal_error")
-        return json_response(Answer(status=500, body=body))
+        return json_response(envelopes.answer(request.path, InternalError("internal error"), request_id(request)))
 
     @app.after_request
     async def add_request_id(response: Response) -> Response:

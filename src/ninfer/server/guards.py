@@ -4,9 +4,10 @@ from quart import Response, request
 from quart_trio import QuartTrio
 
 from ninfer.conversation import Forbidden
-from ninfer.protocols.openai_errors import openai_error
 from ninfer.protocols.sse import dump_json
 from ninfer.protocols.values import shown
+from ninfer.server.connection import request_id
+from ninfer.server.envelopes import Envelopes
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -20,7 +21,7 @@ def host_name(header: str) -> str:
     return name if colon and port.isdigit() and ":" not in name else header
 
 
-def add_host_check(app: QuartTrio, allowed: frozenset[str] | None) -> None:
+def add_host_check(app: QuartTrio, allowed: frozenset[str] | None, envelopes: Envelopes) -> None:
     """Refuse requests for foreign hosts: a web page that rebinds its name must not reach a server without a key."""
     if allowed is None:
         return
@@ -31,5 +32,7 @@ def add_host_check(app: QuartTrio, allowed: frozenset[str] | None) -> None:
         if not named or host_name(named) in allowed:  # HTTP/1.0 may leave it out, and no browser speaks that
             return None
         error = Forbidden(f"this server does not answer for the host {shown(named)}; --allowed-hosts adds names")
-        wire = openai_error(error)
-        return Response(dump_json(wire.body), status=wire.status, content_type="application/json")
+        answer = envelopes.answer(request.path, error, request_id(request))
+        return Response(
+            dump_json(answer.body), status=answer.status, content_type="application/json", headers=dict(answer.headers)
+        )
