@@ -11,7 +11,7 @@ from ninfer.reply import ReplyReader, ReplyTokens
 from tests.reply.vocabulary import CLOSE, END, MARKERS, OPEN, Vocabulary, joined, read
 
 
-@pytest.mark.contract("CHAT-037", "THINK-019")
+@pytest.mark.contract("THINK-019")
 @pytest.mark.parametrize(
     ("reply", "opens", "reasoning", "answer"),
     [
@@ -97,7 +97,6 @@ def test_tokens_after_a_stop_are_not_read() -> None:
     assert reader.consumed_tokens == 2
 
 
-@pytest.mark.contract("CHAT-040")
 @pytest.mark.parametrize(
     ("pieces", "opens", "reasoning_tokens"),
     [

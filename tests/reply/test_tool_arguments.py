@@ -1,0 +1,135 @@
+"""Typing of tool arguments, one rule at a time."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninfer.reply.tool_arguments import JSONValue, type_arguments, type_hints
+
+S, N, INT, B, Z, OBJ, ARR = "string", "number", "integer", "boolean", "null", "object", "array"
+
+
+@pytest.mark.contract("TOOL-001", "TOOL-006")
+@pytest.mark.parametrize(
+    ("schema", "hints"),
+    [
+        ({"type": "string"}, {S}),
+        ({"type": ["integer", "null"]}, {INT, Z}),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, {S, INT}),
+        ({"oneOf": [{"type": "boolean"}, {"type": ["null"]}]}, {B, Z}),
+        ({"anyOf": [{"type": "array", "items": {}}, {"type": "null"}]}, {ARR, Z}),
+        ({"anyOf": [{"type": "string"}, {"enum": [1]}]}, None),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#/x"}]}, None),
+        ({"anyOf": []}, None),
+        ({"anyOf": "string"}, None),
+        ({"allOf": [{"type": "string"}]}, None),
+        ({"enum": ["a"]}, None),
+        ({"type": "text"}, None),
+        ({"type": []}, None),
+        ({"type": [1]}, None),
+        ({"type": None, "anyOf": [{"type": "string"}]}, None),
+        ({}, None),
+        (True, None),
+        (None, None),
+    ],
+)
+def test_hints(schema: object, hints: set[str] | None) -> None:
+    assert type_hints(schema) == hints
+
+
+OMITTED = object()
+
+
+@pytest.mark.contract("TOOL-003", "TOOL-004", "TOOL-005", "TOOL-006", "TOOL-007")
+@pytest.mark.parametrize(
+    ("types", "text", "value", "mismatched"),
+    [
+        # String is admitted: the text, whatever it looks like (TOOL-07).
+        ([S], "", "", 0),
+        ([S], " 5 ", " 5 ", 0),
+        ([S, INT], "00501", "00501", 0),
+        ([S, INT], "501", "501", 0),
+        ([S, Z], "null", "null", 0),
+        # An empty text is no argument where string is not admitted.
+        ([INT], "", OMITTED, 0),
+        ([OBJ, Z], " \n", OMITTED, 0),
+        # JSON values keep their type (TOOL-06).
+        ([N], "130", 130, 0),
+        ([N], " 1.5e3\n", 1500.0, 0),
+        ([INT], "-7", -7, 0),
+        ([INT], "5.0", 5.0, 0),
+        ([INT, Z], "null", None, 0),
+        ([OBJ], '{"b": 1, "a": [2]}', {"b": 1, "a": [2]}, 0),
+        ([ARR], "[1, null]", [1, None], 0),
+        # Booleans in any case (TOOL-12).
+        ([B], "True", True, 0),
+        ([B], " FALSE ", False, 0),
+        ([B, Z], "null", None, 0),
+        # What does not fit is kept for the tool to refuse (TOOL-04).
+        ([INT], "2026-03-09", "2026-03-09", 1),
+        ([INT], "2.5", 2.5, 1),
+        ([INT], "true", True, 1),
+        ([B], "1", 1, 1),
+        ([B], "yes", "yes", 1),
+        ([N], '"130"', "130", 1),
+        ([OBJ], "[1]", [1], 1),
+        ([ARR], "a, b", "a, b", 1),
+        ([Z], "None", "None", 1),
+        ([N], "NaN", "NaN", 1),
+        ([N], "1e999", "1e999", 1),
+        ([N], "9" * 5000, "9" * 5000, 1),
+        ([OBJ], '{"a": "\\ud800"}', '{"a": "\\ud800"}', 1),
+        ([ARR], "[" * 100_000, "[" * 100_000, 1),
+        # Without a type only objects and arrays are read (TOOL-05).
+        (None, "123", "123", 0),
+        (None, "true", "true", 0),
+        (None, '{"k":1}', {"k": 1}, 0),
+        (None, " [1]\n", [1], 0),
+        (None, "hello", "hello", 0),
+        (None, "", "", 0),
+    ],
+)
+def test_values(types: list[str] | None, text: str, value: object, mismatched: int) -> None:
+    schema = {"properties": {"x": {} if types is None else {"type": types}}, "required": ["x", "y"]}
+    typed = type_arguments([("x", text)], schema)
+    expected = {} if value is OMITTED else {"x": value}
+    assert typed.values == expected
+    assert [type(found) for found in typed.values.values()] == [type(wanted) for wanted in expected.values()]
+    assert (typed.empty_omitted, typed.mismatched, typed.duplicates) == (int(value is OMITTED), mismatched, 0)
+
+
+@pytest.mark.contract("TOOL-016")
+def test_order_and_repeats() -> None:
+    schema = {"properties": {"a": {"type": "integer"}}}
+    typed = type_arguments([("b", "1"), ("a", "x"), ("b", "2"), ("a", "3"), ("b", "4")], schema)
+    assert list(typed.values.items()) == [("b", "4"), ("a", 3)]
+    assert (typed.duplicates, typed.mismatched) == (3, 0)
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": None}, {"properties": []}, {"properties": {"x": True}}])
+def test_schemas_that_say_nothing(schema: dict[str, object]) -> None:
+    assert type_arguments([("x", "[1]"), ("y", "1")], schema).values == {"x": [1], "y": "1"}
+
+
+values: st.SearchStrategy[JSONValue] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values, st.sets(st.sampled_from([N, INT, B, Z, OBJ, ARR]), min_size=1))
+def test_json_that_is_no_declared_string_is_read_back(value: JSONValue, types: set[str]) -> None:
+    typed = type_arguments([("x", json.dumps(value))], {"properties": {"x": {"type": sorted(types)}}})
+    assert typed.values == {"x": value}
+
+
+@given(st.text(), st.one_of(st.none(), st.sets(st.sampled_from([S, N, INT, B, Z, OBJ, ARR]), min_size=1)))
+def test_whatever_comes_out_can_be_sent(text: str, types: set[str] | None) -> None:
+    schema = {"properties": {"x": {} if types is None else {"type": sorted(types)}}}
+    typed = type_arguments([("x", text)], schema)
+    json.dumps(dict(typed.values), allow_nan=False, ensure_ascii=False).encode()
+    if types is not None and S in types:
+        assert typed.values == {"x": text}
