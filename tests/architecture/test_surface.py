@@ -60,4 +60,5 @@ def test_built_in_protocols_register_like_any_other() -> None:
     assert ours == {
         "anthropic_messages": "ninfer.protocols.anthropic_messages:AnthropicMessages",
         "openai_chat": "ninfer.protocols.openai_chat:OpenAIChat",
+        "openai_responses": "ninfer.protocols.openai_responses:OpenAIResponses",
     }

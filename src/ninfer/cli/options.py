@@ -84,6 +84,18 @@ class CapacityOptions:
 
 
 @attrs.frozen(kw_only=True)
+class StoreOptions:
+    """How many Responses are kept for retrieval and continuation, in this process."""
+
+    response_store_max_records: Annotated[
+        int, Parameter(help="Most Responses that are stored.", validator=Number(gte=1))
+    ] = 1024
+    response_store_max_mib: Annotated[
+        int, Parameter(help="MiB for stored Responses and the Items behind them.", validator=Number(gte=1, lte=1 << 20))
+    ] = 256
+
+
+@attrs.frozen(kw_only=True)
 class SamplerOptions:
     """The process's sampler values: stronger than the model's presets, weaker than a request's fields."""
 
@@ -133,5 +145,6 @@ class ServeOptions:
     network: Annotated[NetworkOptions, FLAT] = attrs.field(factory=NetworkOptions)
     model: Annotated[ModelOptions, FLAT] = attrs.field(factory=ModelOptions)
     capacity: Annotated[CapacityOptions, FLAT] = attrs.field(factory=CapacityOptions)
+    store: Annotated[StoreOptions, FLAT] = attrs.field(factory=StoreOptions)
     sampler: Annotated[SamplerOptions, FLAT] = attrs.field(factory=SamplerOptions)
     logs: Annotated[LogOptions, FLAT] = attrs.field(factory=LogOptions)

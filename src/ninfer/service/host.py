@@ -18,6 +18,10 @@ class ProtocolFlags:
 
     usage_chunk_choice: bool = False
     """The streamed usage chunk of Chat carries one zero-delta choice instead of none (CHAT-019)."""
+    response_store_max_records: int = 1024
+    """Most Responses that are stored (RSTORE-002)."""
+    response_store_max_mib: int = 256
+    """What stored Responses and the Items behind them may take in all."""
 
 
 class ProtocolHost(Interface):

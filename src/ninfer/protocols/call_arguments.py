@@ -1,0 +1,69 @@
+"""Arguments of calls in a history, which OpenAI's protocols carry as JSON inside a string.
+
+It knows JSON, no call and no tool. Invariant: what is returned can be written as strict JSON again, members in the
+order in which they were received (TMPL-006).
+"""
+
+import json
+import math
+from typing import NoReturn
+
+from ninfer.conversation import InvalidRequest
+from ninfer.protocols.values import shown
+
+MAX_DEPTH = 200
+
+
+def read_arguments(text: str, path: str) -> dict[str, object]:
+    """The object that `text`, which stands at `path` of the body, spells. Of a member given twice the last counts.
+
+    Raises:
+        InvalidRequest: it is no JSON object.
+    """
+    try:
+        value = json.loads(text, parse_constant=_no_number, parse_float=_number)
+    except (ValueError, RecursionError):
+        raise _refused(text, path) from None
+    if not isinstance(value, dict) or _too_deep(value) or not _encodable(text):
+        raise _refused(text, path)
+    return value
+
+
+def _refused(text: str, path: str) -> InvalidRequest:
+    return InvalidRequest(f"{path}: expected a JSON object in a string, got {shown(text)}", param=path)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(digits)
+    return value
+
+
+def _encodable(text: str) -> bool:
+    """Whether no escape spells half of a surrogate pair."""
+    if "\\u" not in text:
+        return True
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
