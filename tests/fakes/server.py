@@ -54,7 +54,7 @@ async def running_server(
         stop.ask()
 
 
-async def until(condition: Callable[[], bool], at_most_s: float = 5) -> None:
+async def until(condition: Callable[[], bool], at_most_s: float = 15) -> None:
     """Wait for something that real sockets bring about and that nothing here is told of."""
     with trio.fail_after(at_most_s):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for

@@ -59,12 +59,16 @@ class ByteBuilder:
     thinking: bool = False
     builds: int = 0
     """Builds that were begun."""
+    ended: int = 0
 
     def build(self, request: GenerationRequest) -> PreparedPrompt:
         """The prompt; blocks its thread while the gate is shut."""
         self.builds += 1
-        if self.gate is not None:
-            self.gate.wait(30)
+        try:
+            if self.gate is not None:
+                self.gate.wait(30)
+        finally:
+            self.ended += 1
         if self.error is not None:
             raise self.error
         return PreparedPrompt(
