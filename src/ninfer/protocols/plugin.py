@@ -17,7 +17,7 @@ from typing import TypeAlias
 import attrs
 
 from ninfer.conversation import RequestError
-from ninfer.service.host import ProtocolHost
+from ninfer.service.host import ProtocolHost as ProtocolHost
 
 ENTRY_POINT_GROUP = "ninfer.protocols"
 
