@@ -38,12 +38,16 @@ def check_error(answer: Any) -> None:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["type"] != "server_error", error
     assert error["code"] != "internal_error", error
-    assert error["message"]
-    # Control characters and foreign scripts of the caller's value must not reach a terminal through our message.
-    assert error["message"].isascii(), error["message"]
-    assert error["message"].isprintable(), error["message"]
-    assert len(error["message"]) <= MESSAGE_CHARACTERS, len(error["message"])
-    assert error["param"] is None or error["param"] in error["message"], error
+    check_message(error["message"], error["param"])
+
+
+def check_message(message: str, param: str | None) -> None:
+    """Assert that a refusal's message says where, and is fit for a terminal whatever the caller sent."""
+    assert message
+    assert message.isascii(), message
+    assert message.isprintable(), message
+    assert len(message) <= MESSAGE_CHARACTERS, len(message)
+    assert param is None or param in message, (param, message)
 
 
 def check_stream(body: bytes) -> None:
