@@ -132,7 +132,7 @@ def test_a_start_that_is_cancelled_does_not_wait_for_the_compiler() -> None:
     assert not threads[0].is_alive()
 
 
-@pytest.mark.contract("EXEC-002", "EXEC-017")
+@pytest.mark.contract("EXEC-016", "EXEC-017")
 async def test_eight_requests_share_the_memory_and_a_reader_that_does_not_read_stops_nobody() -> None:
     device = FakeDevice(total_pages=12, total_slots=4)
     said: dict[int, tuple[int, ...]] = {}

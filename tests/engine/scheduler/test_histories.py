@@ -13,7 +13,7 @@ from tests.engine.scheduler.driver import Driver
 from tests.fakes.device import InjectedFault
 from tests.fakes.engine import prompt
 
-MARKS = pytest.mark.contract("SCHED-002", "SCHED-003", "SCHED-010", "KV-014", "D39")
+MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014", "D39")
 
 
 def make_plan(max_new_tokens: int, stopping: bool, seed: int) -> Plan:

@@ -165,7 +165,7 @@ def test_small_requests_pass_a_large_one_only_so_often() -> None:
     assert admitted == [0, 2, 3, 1, 4, 5, 6, 7]  # as many as there are lanes have passed it
 
 
-@pytest.mark.contract("KV-002", "SCHED-001", "SCHED-003", "SCHED-009", "SCHED-010")
+@pytest.mark.contract("KV-002", "SCHED-001", "SCHED-003", "SCHED-007", "SCHED-010")
 def test_a_younger_request_gives_way_and_is_replayed_in_the_form_that_made_each_token() -> None:
     bench = Bench(lanes=2, pages=4, chunk_tokens=64)
     bench.submit(0, 60, 100)
@@ -190,6 +190,23 @@ def test_a_younger_request_gives_way_and_is_replayed_in_the_form_that_made_each_
     assert [event.processed_tokens for event in bench.told(1) if isinstance(event, PromptProgress)] == [64, 100]
     assert bench.figures.pauses == 1
     assert bench.figures.replayed_tokens == 100 + len(known) - 1
+
+
+@pytest.mark.contract("SCHED-005")
+def test_paused_requests_come_back_in_the_order_in_which_they_came() -> None:
+    bench = Bench(lanes=3, pages=5, chunk_tokens=64)
+    for ticket, new in enumerate((200, 100, 100)):
+        bench.submit(ticket, 60, new)
+    paused: list[int] = []
+    replayed: list[int | None] = []
+    for _ in range(500):
+        planned = bench.turn()
+        paused += [job.ticket for job in bench.scheduler._lanes.paused if job.ticket not in paused]
+        if planned.prefill is not None and bench.figures.pauses:
+            replayed.append(planned.prefill.ticket)
+    assert paused == [2, 1]
+    assert replayed == [1, 2]
+    assert not bench.scheduler.has_work
 
 
 @pytest.mark.contract("SCHED-004")
