@@ -29,6 +29,13 @@ def body(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "max_tokens": 6, "messages": list(messages) or [user("Hello")], **fields}
 
 
+TOOLS = [
+    {
+        "name": "get_weather",
+        "description": "Weather of a place.",
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    }
+]
 BODIES: list[dict[str, Any]] = [
     body(user("Tell me about tides, please. " * 3)),
     body(user([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]), stream=True),
@@ -52,6 +59,15 @@ BODIES: list[dict[str, Any]] = [
     body(user("Begin."), {"role": "assistant", "content": "It was a"}, stream=True),
     body(user("Hi"), user("there"), user("Go on."),
          thinking={"type": "disabled"}, something_new={"deep": [1, {"er": None}]}),
+    body(user("Weather?"), tools=TOOLS, tool_choice={"type": "auto"}, stream=True),
+    body(
+        user("Weather?"),
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, {"type": "tool_use", "id": "t1",
+                                           "name": "get_weather", "input": {"city": "Oslo"}}]},
+        user([{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "cold"}]},
+              {"type": "text", "text": "And now?"}]),
+        tools=TOOLS,
+    ),
 ]  # fmt: skip
 
 
