@@ -24,19 +24,19 @@ class Breakpoints:
         self._pieces += 1
 
     def mark(self, path: str, control: CacheControl | None) -> tuple[CachePoint, ...]:
-        """The parts that stand for a block's own `cache_control`, which is at `path`: one, or none.
+        """The parts that stand for the `cache_control` of the block at `path`: one, or none where one is already.
 
         Raises:
             InvalidRequest: it is the fifth place.
         """
-        if control is None:
+        if control is None or self._pieces in self._marked:
             return ()
-        if self._pieces not in self._marked and len(self._marked) == MOST:
+        if len(self._marked) == MOST:
             raise InvalidRequest(
                 f"{path}.cache_control: blocks mark at most {MOST} places of a request, and this is one more",
                 param=f"{path}.cache_control",
             )
-        self._marked.setdefault(self._pieces, control.ttl)
+        self._marked[self._pieces] = control.ttl
         return (CachePoint(),)
 
     def mark_end(self, control: CacheControl | None) -> tuple[CachePoint, ...]:

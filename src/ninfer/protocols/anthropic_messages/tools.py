@@ -52,19 +52,17 @@ def lower_tools(
             raise InvalidRequest(
                 f'{path}.input_schema.type: expected "object", got {shown(kind)}', param=f"{path}.input_schema.type"
             )
-        visible = not tool.defer_loading or tool.name in loaded
-        if visible:
-            marks.piece()
-        marked = marks.mark(path, tool.cache_control)
-        if visible:
-            lowered.append(
-                Tool(
-                    name=tool.name,
-                    declaration=_declaration(members),
-                    parameters=tool.input_schema,
-                    cache_point=bool(marked),
-                )
+        if tool.defer_loading and tool.name not in loaded:
+            continue
+        marks.piece()
+        lowered.append(
+            Tool(
+                name=tool.name,
+                declaration=_declaration(members),
+                parameters=tool.input_schema,
+                cache_point=bool(marks.mark(path, tool.cache_control)),
             )
+        )
     return tuple(lowered)
 
 
