@@ -122,8 +122,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
 def engine_limits(capacity: CapacityOptions) -> EngineLimits:
     """The engine's limits: whole pages, and whole tiles for the prefill chunk (D38)."""
     chunk = max(PAGE_TOKENS, capacity.prefill_chunk // PAGE_TOKENS * PAGE_TOKENS)
-    if chunk != capacity.prefill_chunk:
-        log.info("effective prefill chunk: %d tokens (asked for %d)", chunk, capacity.prefill_chunk)
+    log.info("effective prefill chunk: %d tokens (--prefill-chunk %d)", chunk, capacity.prefill_chunk)
     if capacity.kv_capacity == "auto":
         # Nothing is shared or kept between requests yet: more than all lanes at their ceiling would never be used.
         pages = capacity.max_concurrency * -(-capacity.max_context // PAGE_TOKENS)

@@ -4,17 +4,37 @@ Grouped by what they configure; the command line flattens the groups. It knows n
 Invariant: an instance of a group holds values in range; what depends on an artifact is checked where it is opened.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import attrs
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 
 from ninfer.conversation import SamplingFields
 
 Switch = Annotated[bool, Parameter(negative=())]
 """A flag that is either given or not."""
+
+
+def whole_number(kind: object, tokens: Sequence[Token]) -> int | str:
+    """The integer that is written, or "auto" where the option knows that; 1.5 is none, and is not rounded.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    written = tokens[0].value
+    if written == "auto" and kind is not int:
+        return written
+    if not re.fullmatch(r"[+-]?\d+", written):
+        raise ValueError
+    return int(written)
+
+
+Whole = Annotated[int, Parameter(converter=whole_number)]
+"""An integer, strictly."""
 
 LogLevel = Literal["trace", "debug", "info", "warning", "error", "critical", "off"]
 INT64 = 1 << 63
@@ -25,16 +45,17 @@ class NetworkOptions:
     """Where and how HTTP is answered."""
 
     host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Parameter(help="Port to listen on; 0 picks one.", validator=Number(gte=0, lte=65535))] = 8080
+    port: Annotated[Whole, Parameter(help="Port to listen on; 0 picks one.", validator=Number(gte=0, lte=65535))] = 8080
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Parameter(help="A name that requests may give as their Host besides the loopback names; may be repeated."),
+        Parameter(negative=(), help="Another name that requests may give as their Host; may be repeated."),
     ] = ()
     max_request_mib: Annotated[
-        int, Parameter(help="Largest request body in MiB.", validator=Number(gte=1, lte=1 << 20))
+        Whole, Parameter(help="Largest request body in MiB.", validator=Number(gte=1, lte=1 << 20))
     ] = 384
     protocols: Annotated[
-        tuple[str, ...], Parameter(help="Serve only this protocol; may be repeated. Without it all are served.")
+        tuple[str, ...],
+        Parameter(negative=(), help="Serve only this protocol; may be repeated. Without it all are served."),
     ] = ()
     usage_chunk_choice: Annotated[
         Switch, Parameter(help="Give the streamed usage chunk one zero-delta choice instead of none.")
@@ -63,23 +84,24 @@ class CapacityOptions:
     """How much is served at once, and how much memory it may take."""
 
     max_context: Annotated[
-        int, Parameter(help="Most tokens of one request, prompt and output.", validator=Number(gte=1))
+        Whole, Parameter(help="Most tokens of one request, prompt and output.", validator=Number(gte=1))
     ] = 8192
     kv_capacity: Annotated[
-        int | Literal["auto"], Parameter(help="Tokens of KV memory that all requests share.", validator=())
+        int | Literal["auto"],
+        Parameter(help="Tokens of KV memory that all requests share, or auto.", converter=whole_number),
     ] = "auto"
-    max_concurrency: Annotated[int, Parameter(help="Requests that run at once.", validator=Number(gte=1, lte=8))] = 1
-    max_pending_requests: Annotated[int, Parameter(help="Requests that may wait besides.", validator=Number(gte=0))] = (
-        16
-    )
+    max_concurrency: Annotated[Whole, Parameter(help="Requests that run at once.", validator=Number(gte=1, lte=8))] = 1
+    max_pending_requests: Annotated[
+        Whole, Parameter(help="Requests that may wait besides.", validator=Number(gte=0))
+    ] = 16
     pending_timeout_ms: Annotated[
-        int, Parameter(help="Longest preparation and wait of a request, in ms.", validator=Number(gte=1))
+        Whole, Parameter(help="Longest preparation and wait of a request, in ms.", validator=Number(gte=1))
     ] = 30_000
     prefill_chunk: Annotated[
-        int, Parameter(help="Prompt tokens of one unit; rounded down to 64s, at least 64.", validator=Number(gte=1))
+        Whole, Parameter(help="Prompt tokens of one unit; rounded down to 64s, at least 64.", validator=Number(gte=1))
     ] = 1024
     default_max_tokens: Annotated[
-        int, Parameter(help="Output limit of a request that names none.", validator=Number(gte=1))
+        Whole, Parameter(help="Output limit of a request that names none.", validator=Number(gte=1))
     ] = 8192
 
 
@@ -88,10 +110,11 @@ class StoreOptions:
     """How many Responses are kept for retrieval and continuation, in this process."""
 
     response_store_max_records: Annotated[
-        int, Parameter(help="Most Responses that are stored.", validator=Number(gte=1))
+        Whole, Parameter(help="Most Responses that are stored.", validator=Number(gte=1))
     ] = 1024
     response_store_max_mib: Annotated[
-        int, Parameter(help="MiB for stored Responses and the Items behind them.", validator=Number(gte=1, lte=1 << 20))
+        Whole,
+        Parameter(help="MiB for stored Responses and the Items behind them.", validator=Number(gte=1, lte=1 << 20)),
     ] = 256
 
 
@@ -101,14 +124,14 @@ class SamplerOptions:
 
     temperature: Annotated[float | None, Parameter(help="0 to 2.", validator=Number(gte=0, lte=2))] = None
     top_p: Annotated[float | None, Parameter(help="0 to 1.", validator=Number(gte=0, lte=1))] = None
-    top_k: Annotated[int | None, Parameter(help="0 to 20; 0 means the cap of 20.", validator=Number(gte=0, lte=20))] = (
-        None
-    )
+    top_k: Annotated[
+        Whole | None, Parameter(help="0 to 20; 0 means the cap of 20.", validator=Number(gte=0, lte=20))
+    ] = None
     min_p: Annotated[float | None, Parameter(help="0 to 1.", validator=Number(gte=0, lte=1))] = None
     presence_penalty: Annotated[float | None, Parameter(help="-2 to 2.", validator=Number(gte=-2, lte=2))] = None
     frequency_penalty: Annotated[float | None, Parameter(help="-2 to 2.", validator=Number(gte=-2, lte=2))] = None
     seed: Annotated[
-        int | None,
+        Whole | None,
         Parameter(help="Seed of requests that give none; without it each gets a fresh one.",
                   validator=Number(gte=-INT64, lt=INT64)),
     ] = None  # fmt: skip

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import Switch
+from ninfer.cli.options import Switch, Whole
 
 OnOff = Literal["on", "off"]
 
@@ -31,54 +31,54 @@ class UnbuiltOptions:
     api_key: Annotated[str | None, _LATER] = None
     cors: Annotated[Switch, _LATER] = False
     rope_yarn_factor: Annotated[float, _range(1, 4)] = 1.0
-    vram_headroom_mib: Annotated[int, _range(0)] = 1024
+    vram_headroom_mib: Annotated[Whole, _range(0)] = 1024
     use_original_int8_prefill_kernel: Annotated[Switch, _LATER] = False
     use_original_nvfp4_prefill_kernel: Annotated[Switch, _LATER] = False
     prefill_8bit_pv: Annotated[Switch, _LATER] = False
     no_prefill_8bit_pv: Annotated[Switch, _LATER] = False
-    prefill_split_workspace_mib: Annotated[int, _range(0, 16384)] = 256
-    log_stats_interval_ms: Annotated[int, _range(0)] = 5000
+    prefill_split_workspace_mib: Annotated[Whole, _range(0, 16384)] = 256
+    log_stats_interval_ms: Annotated[Whole, _range(0)] = 5000
     log_stats_panel: Annotated[OnOff, _LATER] = "on"
     log_colours: Annotated[OnOff, _LATER] = "off"
-    device: Annotated[int, _range(0)] = 0
+    device: Annotated[Whole, _range(0)] = 0
     context_cost_presets: Annotated[Path | None, _LATER] = None
-    media_cache_mib: Annotated[int, _range(0)] = 1024
-    media_live_mib: Annotated[int, _range(1)] = 2048
-    media_preprocess_threads: Annotated[int, _range(0)] = 0
+    media_cache_mib: Annotated[Whole, _range(0)] = 1024
+    media_live_mib: Annotated[Whole, _range(1)] = 2048
+    media_preprocess_threads: Annotated[Whole, _range(0)] = 0
     request_log_jsonl: Annotated[Path | None, _LATER] = None
-    request_log_max_mib: Annotated[int | None, _range(1)] = None
-    request_log_keep: Annotated[int, _range(0, 1000)] = 4
-    response_store_max_records: Annotated[int, _range(0)] = 1024
-    response_store_max_mib: Annotated[int, _range(0)] = 256
+    request_log_max_mib: Annotated[Whole | None, _range(1)] = None
+    request_log_keep: Annotated[Whole, _range(0, 1000)] = 4
+    response_store_max_records: Annotated[Whole, _range(0)] = 1024
+    response_store_max_mib: Annotated[Whole, _range(0)] = 256
     kv_dtype: Annotated[Literal["bf16", "int8", "fp8", "nvfp4", "k8v4", "vq2", "k4v2"], _LATER] = "bf16"
     spec: Annotated[Literal["mtp", "dflash", "dflash2"] | None, _LATER] = None
-    draft_tokens: Annotated[int | None, _range(1, 15)] = None
+    draft_tokens: Annotated[Whole | None, _range(1, 15)] = None
     lm_head_draft: Annotated[Switch, _LATER] = False
     draft_tree_nodes: Annotated[str | None, _LATER] = None
-    draft_tree_paths: Annotated[int, _range(2, 8)] = 8
-    ngram_draft_tokens: Annotated[int, _range(0, 63)] = 0
-    ngram_min_match: Annotated[int, _range(4, 64)] = 12
-    ngram_archive_mib: Annotated[int, _range(0)] = 0
-    ngram_session_mib: Annotated[int, _range(0)] = 128
+    draft_tree_paths: Annotated[Whole, _range(2, 8)] = 8
+    ngram_draft_tokens: Annotated[Whole, _range(0, 63)] = 0
+    ngram_min_match: Annotated[Whole, _range(4, 64)] = 12
+    ngram_archive_mib: Annotated[Whole, _range(0)] = 0
+    ngram_session_mib: Annotated[Whole, _range(0)] = 128
     ngram_native_sessions: Annotated[Switch, _LATER] = False
-    default_thinking_budget: Annotated[int | None, _range(1)] = None
+    default_thinking_budget: Annotated[Whole | None, _range(1)] = None
     thinking_budget_message: Annotated[str | None, _LATER] = None
     reasoning_effort: Annotated[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None, _LATER] = (
         None
     )
     vision: Annotated[Switch, _LATER] = False
     vision_offload: Annotated[OnOff, _LATER] = "off"
-    vision_max_merged: Annotated[int, _range(64, 32768)] = 32768
+    vision_max_merged: Annotated[Whole, _range(64, 32768)] = 32768
     no_cuda_graph: Annotated[Switch, _LATER] = False
     no_prefix_reuse: Annotated[Switch, Parameter(help="Nothing is reused in this build.")] = False
     host_context_mib: Annotated[float, _range(0)] = 8192.0
     use_original_prefix_caching: Annotated[Switch, _LATER] = False
-    device_snapshot_slots: Annotated[int | None, _range(1, 64)] = None
-    cache_taps_per_request: Annotated[int | None, _range(0, 64)] = None
-    cache_tap_ladder: Annotated[int | None, _range(1)] = None
-    cache_tap_min_gap: Annotated[int | None, _range(0)] = None
+    device_snapshot_slots: Annotated[Whole | None, _range(1, 64)] = None
+    cache_taps_per_request: Annotated[Whole | None, _range(0, 64)] = None
+    cache_tap_ladder: Annotated[Whole | None, _range(1)] = None
+    cache_tap_min_gap: Annotated[Whole | None, _range(0)] = None
     prefix_cache_file: Annotated[Path | None, _LATER] = None
-    device_state_slots: Annotated[int | None, _range(0)] = None
+    device_state_slots: Annotated[Whole | None, _range(0)] = None
     tolerant_tool_calls: Annotated[Switch, _LATER] = False
 
     def refuse(self) -> None:

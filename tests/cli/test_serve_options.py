@@ -1,0 +1,245 @@
+"""Options of `serve`: defaults, ranges, refusals; what a house is made of by them. No engine runs here."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from ninfer.cli import main
+from ninfer.cli.assembly import engine_limits, open_house
+from ninfer.cli.failure import Failure
+from ninfer.cli.options import CapacityOptions, ModelOptions, NetworkOptions, SamplerOptions, ServeOptions
+from ninfer.cli.running import server_settings
+from ninfer.cli.unbuilt import UnbuiltOptions
+from ninfer.conversation import GenerationRequest, SamplingFields, Text, Turn
+from ninfer.engine.artifact import Artifact
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which `serve` ends under these arguments."""
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", *arguments])
+    captured = capsys.readouterr()
+    assert caught.value.code == 2
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return line
+
+
+BAD_VALUES = [
+    ("--port", "70000"),
+    ("--port", "-1"),
+    ("--port", "http"),
+    ("--max-request-mib", "0"),
+    ("--max-concurrency", "0"),
+    ("--max-concurrency", "9"),
+    ("--max-pending-requests", "-1"),
+    ("--pending-timeout-ms", "0"),
+    ("--max-context", "0"),
+    ("--prefill-chunk", "0"),
+    ("--default-max-tokens", "0"),
+    ("--kv-capacity", "much"),
+    ("--temperature", "2.5"),
+    ("--temperature", "nan"),
+    ("--top-p", "1.5"),
+    ("--top-k", "21"),
+    ("--top-k", "-1"),
+    ("--min-p", "-0.1"),
+    ("--presence-penalty", "3"),
+    ("--frequency-penalty", "-3"),
+    ("--seed", "9223372036854775808"),
+    ("--seed", "1.5"),
+    ("--port", "80.5"),
+    ("--kv-capacity", "12.5"),
+    ("--draft-tokens", "2.5"),
+    ("--engine", "other"),
+    ("--log-level", "loud"),
+    # of parts that are not built, checked all the same
+    ("--rope-yarn-factor", "0.5"),
+    ("--rope-yarn-factor", "inf"),
+    ("--draft-tokens", "16"),
+    ("--draft-tree-paths", "1"),
+    ("--ngram-min-match", "3"),
+    ("--request-log-keep", "1001"),
+    ("--vision-max-merged", "63"),
+    ("--kv-dtype", "fp4"),
+    ("--spec", "eagle"),
+    ("--vision-offload", "maybe"),
+]
+
+
+@pytest.mark.contract("OPT-077")
+@pytest.mark.parametrize(("option", "value"), BAD_VALUES, ids=[" ".join(row) for row in BAD_VALUES])
+def test_a_value_out_of_range_is_one_line(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert option in refused(capsys, f"{option}={value}")
+
+
+@pytest.mark.contract("OPT-077")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--no-such-option"], "Unknown option: --no-such-option"),
+        (["--greedy=maybe"], "--greedy"),
+        (["--no-greedy"], "--no-greedy"),
+        (["--port"], "--port requires an argument"),
+        (["a.ninfer", "b.ninfer"], "b.ninfer"),
+        (["no-such-file.ninfer"], "no-such-file.ninfer: cannot open"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in refused(capsys, *arguments)
+
+
+WANTED = [
+    ["--spec", "mtp"],
+    ["--api-key", "k"],
+    ["--cors"],
+    ["--rope-yarn-factor", "2"],
+    ["--kv-dtype", "fp8"],
+    ["--draft-tokens", "3"],
+    ["--lm-head-draft"],
+    ["--vision"],
+    ["--host-context-mib", "64"],
+    ["--prefix-cache-file", "cache.bin"],
+    ["--default-thinking-budget", "512"],
+    ["--reasoning-effort", "high"],
+    ["--request-log-jsonl", "log.jsonl"],
+    ["--ngram-draft-tokens", "8"],
+    ["--device", "1"],
+    ["--tolerant-tool-calls"],
+    ["--log-stats-interval-ms", "100"],
+]
+
+
+@pytest.mark.contract("D40")
+@pytest.mark.parametrize("arguments", WANTED, ids=" ".join)
+def test_what_is_not_built_ends_the_start(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, *arguments)
+    assert line.startswith(f"ninfer: {arguments[0]}")
+    assert line.endswith(": not in this build")
+
+
+@pytest.mark.contract("D40")
+def test_values_that_ask_for_nothing_pass() -> None:
+    UnbuiltOptions().refuse()
+    neutral: dict[str, Any] = {"log_stats_interval_ms": 0, "log_stats_panel": "off", "host_context_mib": 0.0}
+    known = {name: value for name, value in neutral.items() if name in {a.name for a in attrs.fields(UnbuiltOptions)}}
+    UnbuiltOptions(**known).refuse()
+
+
+@pytest.mark.contract("OPT-001", "OPT-002", "OPT-007", "OPT-010", "OPT-011")
+def test_defaults() -> None:
+    options = ServeOptions()
+    assert (options.network.host, options.network.port) == ("127.0.0.1", 8080)
+    capacity = options.capacity
+    assert (capacity.max_context, capacity.max_concurrency, capacity.max_pending_requests) == (8192, 1, 16)
+
+
+@pytest.mark.contract("OPT-012", "OPT-013", "OPT-025", "OPT-045")
+def test_more_defaults() -> None:
+    capacity = ServeOptions().capacity
+    assert (capacity.pending_timeout_ms, capacity.prefill_chunk) == (30_000, 1024)
+    assert (capacity.default_max_tokens, capacity.kv_capacity) == (8192, "auto")
+    assert ServeOptions().network.max_request_mib == 384
+    assert ServeOptions().sampler.fields() == SamplingFields()
+
+
+@pytest.mark.contract("D38")
+@pytest.mark.parametrize(
+    ("asked", "effective"), [(1, 64), (63, 64), (64, 64), (65, 64), (127, 64), (1000, 960), (1024, 1024)]
+)
+def test_the_effective_prefill_chunk(asked: int, effective: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert engine_limits(CapacityOptions(prefill_chunk=asked)).prefill_chunk_tokens == effective
+    assert f"effective prefill chunk: {effective} tokens" in caplog.text
+
+
+def test_kv_capacity() -> None:
+    assert engine_limits(CapacityOptions(max_context=100, max_concurrency=3)).kv_capacity_tokens == 3 * 128
+    assert engine_limits(CapacityOptions(kv_capacity=1000)).kv_capacity_tokens == 960
+    with pytest.raises(Failure, match="--kv-capacity 63"):
+        engine_limits(CapacityOptions(kv_capacity=63))
+
+
+@pytest.mark.contract("D43")
+@pytest.mark.parametrize(
+    ("host", "allowed", "names"),
+    [
+        ("127.0.0.1", (), {"localhost", "127.0.0.1", "::1"}),
+        ("localhost", ("Box.Local:9",), {"localhost", "127.0.0.1", "::1", "box.local"}),
+        ("127.0.0.5", (), {"localhost", "127.0.0.1", "::1", "127.0.0.5"}),
+        ("0.0.0.0", (), None),
+        ("192.168.1.5", ("x",), None),
+    ],
+)
+def test_allowed_hosts(host: str, allowed: tuple[str, ...], names: set[str] | None) -> None:
+    assert server_settings(NetworkOptions(host=host, allowed_hosts=allowed)).allowed_hosts == names
+
+
+def house_of(artifact: Path, tmp_path: Path, **model: Any) -> Any:
+    options = ServeOptions(model=ModelOptions(cache_dir=tmp_path, **model), capacity=CapacityOptions(max_context=300))
+    return open_house(artifact, options, lambda progress: None)
+
+
+@pytest.mark.contract("MODELS-003", "MODELS-006", "MODELS-007", "MODELS-008", "MODELS-009")
+def test_the_model_card_is_the_artifacts(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    card = house_of(golden_chat_artifact, tmp_path).card
+    with Artifact.open(golden_chat_artifact) as artifact:
+        shapes = [record.shape for record in artifact.tensors.values() if record.component == "text"]
+        elements = sum(int(np_product(shape)) for shape in shapes)
+        config = artifact.config("text")
+        assert card.parameters == elements
+        assert card.weight_bytes == 4 * elements
+        assert card.embedding_width == config["hidden_size"]
+    assert card.dominant_format == "fp32"
+    assert card.vocabulary_tokens == 320
+
+
+def np_product(shape: tuple[int, ...]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+@pytest.mark.contract("MODELS-004", "MODELS-005", "MODELS-002")
+def test_the_context_follows_the_option(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    card = house_of(golden_chat_artifact, tmp_path).card
+    assert (card.max_context_tokens, card.native_context_tokens) == (300, 4096)
+
+
+@pytest.mark.contract("MODELS-001", "CHAT-002", "OPT-004")
+def test_the_public_id(golden_chat_artifact: Path, golden_folder: Path, tmp_path: Path) -> None:
+    named = house_of(golden_chat_artifact, tmp_path)
+    aliased = house_of(golden_chat_artifact, tmp_path, model_id="lab/alias")
+    assert (named.card.id, aliased.card.id) == ("golden-chat", "lab/alias")
+    assert attrs.evolve(aliased.card, id="golden-chat") == named.card
+    assert aliased.limits == named.limits
+
+
+@pytest.mark.contract("OPT-005")
+def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.jinja"
+    file.write_text("{{ messages[0].content }}!")
+    house = house_of(golden_chat_artifact, tmp_path, chat_template=file)
+    request = GenerationRequest(turns=(Turn(role="user", parts=(Text("Hi"),)),))
+    assert house.tokenizer.decode(house.builder.build(request).tokens) == "Hi!"
+    file.write_text("{% if %}")
+    with pytest.raises(Failure, match=r"chat template of .*t\.jinja"):
+        house_of(golden_chat_artifact, tmp_path, chat_template=file)
+    with pytest.raises(Failure, match=r"--chat-template .*none\.jinja: No such file"):
+        house_of(golden_chat_artifact, tmp_path, chat_template=tmp_path / "none.jinja")
+
+
+def test_the_context_cannot_exceed_the_models(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    options = ServeOptions(model=ModelOptions(cache_dir=tmp_path), capacity=CapacityOptions(max_context=4097))
+    with pytest.raises(Failure, match="--max-context 4097: the model's native context is 4096"):
+        open_house(golden_chat_artifact, options, lambda progress: None)
+
+
+@pytest.mark.contract("SAMP-005", "SAMP-007")
+def test_sampler_flags_reach_the_rules() -> None:
+    fields = SamplerOptions(temperature=0.5, top_k=0, seed=-4).fields()
+    assert (fields.temperature, fields.top_k, fields.seed, fields.top_p) == (0.5, 0, -4, None)
