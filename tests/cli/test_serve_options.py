@@ -1,6 +1,8 @@
 """Options of `serve`: defaults, ranges, refusals; what a house is made of by them. No engine runs here."""
 
+import contextlib
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +245,30 @@ def test_the_context_cannot_exceed_the_models(golden_chat_artifact: Path, tmp_pa
 def test_sampler_flags_reach_the_rules() -> None:
     fields = SamplerOptions(temperature=0.5, top_k=0, seed=-4).fields()
     assert (fields.temperature, fields.top_k, fields.seed, fields.top_p) == (0.5, 0, -4, None)
+
+
+def option_names() -> list[str]:
+    groups = [field.default.factory for field in attrs.fields(ServeOptions)]
+    fields = [field.name for group in (*groups, UnbuiltOptions) for field in attrs.fields(group)]
+    return [f"--{name.replace('_', '-')}" for name in fields]
+
+
+def test_every_option_is_one_field() -> None:
+    names = option_names()
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.contract("OPT-076")
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # or long names are broken
+    with contextlib.suppress(SystemExit):
+        main(["serve", "--help"])
+    shown = set(re.findall(r"--[a-z0-9-]+", capsys.readouterr().out))
+    assert set(option_names()) <= shown
+
+
+def test_every_option_of_the_contract_is_there(shared: Path) -> None:
+    contract = (shared / "spec/contract.md").read_text(encoding="utf-8")
+    wanted = {match[1] for match in re.finditer(r"^- OPT-\d+ · (--[a-z0-9-]+)", contract, re.MULTILINE)}
+    assert len(wanted) > 70
+    assert wanted - {"--help"} <= set(option_names())

@@ -48,8 +48,6 @@ class UnbuiltOptions:
     request_log_jsonl: Annotated[Path | None, _LATER] = None
     request_log_max_mib: Annotated[Whole | None, _range(1)] = None
     request_log_keep: Annotated[Whole, _range(0, 1000)] = 4
-    response_store_max_records: Annotated[Whole, _range(0)] = 1024
-    response_store_max_mib: Annotated[Whole, _range(0)] = 256
     kv_dtype: Annotated[Literal["bf16", "int8", "fp8", "nvfp4", "k8v4", "vq2", "k4v2"], _LATER] = "bf16"
     spec: Annotated[Literal["mtp", "dflash", "dflash2"] | None, _LATER] = None
     draft_tokens: Annotated[Whole | None, _range(1, 15)] = None
