@@ -34,8 +34,11 @@ def test_nothing_above_the_engine_knows_a_device_array() -> None:
 
 
 def test_the_engines_face_needs_no_accelerator() -> None:
-    program = "import sys, ninfer.engine.types, ninfer.engine.device; assert not {'jax', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=True)
+    program = "import sys, ninfer.engine.types, ninfer.engine.device; print({'jax', 'numpy'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_nobody_sleeps_in_a_thread() -> None:
