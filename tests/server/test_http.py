@@ -211,6 +211,29 @@ async def test_what_is_no_http_ends_its_own_connection_only(wrong: bytes) -> Non
             assert (await http.get("/health")).status_code == 200
 
 
+async def test_websockets_are_refused_in_json() -> None:
+    async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
+        await wire.send_all(
+            f"GET {CHAT} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        with trio.fail_after(2):
+            received = b"".join([piece async for piece in wire])
+        assert received.startswith(b"HTTP/1.1 404")
+        assert b"x-request-id: req_" in received
+        assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "websocket_not_supported"
+
+
+async def test_requests_may_follow_each_other_unasked() -> None:
+    async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
+        await wire.send_all(
+            b"GET /health HTTP/1.1\r\nhost: a\r\n\r\nGET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+        )
+        with trio.fail_after(2):
+            received = b"".join([piece async for piece in wire])
+        assert received.count(b'{"status":"ok"}') == 2
+
+
 def request_bytes(body: bytes, headers: str = "") -> bytes:
     return f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n{headers}\r\n".encode() + body
 

@@ -12,10 +12,19 @@ from uuid import uuid4
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
 from quart.wrappers import Request
-from quart_trio.asgi import TrioASGIHTTPConnection
+from quart_trio.asgi import TrioASGIHTTPConnection, TrioASGIWebsocketConnection
+
+from ninfer.conversation import NotFound
+from ninfer.protocols.openai_errors import openai_error
+from ninfer.protocols.sse import dump_json
 
 _NURSERY = "ninfer.nursery"
 _REQUEST_ID = "ninfer.request_id"
+
+
+def new_request_id() -> str:
+    """An id that no other request has."""
+    return f"req_{uuid4().hex}"
 
 
 def request_nursery(request: Request) -> trio.Nursery:
@@ -39,7 +48,7 @@ class Connection(TrioASGIHTTPConnection):
         """Answer the request."""
         self._complete = False
         extras = cast(MutableMapping[str, object], self.scope)
-        extras[_REQUEST_ID] = f"req_{uuid4().hex}"
+        extras[_REQUEST_ID] = new_request_id()
 
         async def watched_send(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.body" and not event.get("more_body", False):
@@ -59,3 +68,20 @@ class Connection(TrioASGIHTTPConnection):
         await super(TrioASGIHTTPConnection, self).handle_messages(request, receive)
         if not self._complete:
             nursery.cancel_scope.cancel()
+
+
+class NoWebsocket(TrioASGIWebsocketConnection):
+    """Answers every websocket handshake with 404: quart would run its HTTP error handlers and fail inside them."""
+
+    async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Refuse the handshake with a plain answer."""
+        error = NotFound("this server speaks no websockets", code="websocket_not_supported")
+        body = dump_json(openai_error(error).body).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+            (b"x-request-id", new_request_id().encode()),
+        ]
+        await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
