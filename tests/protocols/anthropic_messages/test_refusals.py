@@ -145,6 +145,7 @@ def test_values_out_of_range(member: str, value: object, path: str) -> None:
         pytest.param(body(output_format={"type": "json_schema"}), "output_format", id="the old format"),
         pytest.param(body(grammar="root"), "grammar", id="grammar"),
         pytest.param(body(guided_json={}), "guided_json", id="guided"),
+        pytest.param(body(**{"guided_ü\n": 1}), "guided_\\u00fc\\n", id="guided by something odd"),
         pytest.param(body(mcp_servers=[{"url": "x"}]), "mcp_servers", id="MCP"),
         pytest.param(body(container="c"), "container", id="container"),
         pytest.param(body(chat_template="x"), "chat_template", id="template"),

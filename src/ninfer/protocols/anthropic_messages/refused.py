@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ninfer.conversation import InvalidRequest, RequestError, Unsupported
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.values import shown
+from ninfer.protocols.values import SHOWN_CHARS, shown
 
 _UNCONSTRAINED = "constrained output is not in this build"
 _ELSEWHERE = "output is constrained through structured_outputs, not through this name"
@@ -54,7 +54,7 @@ def refuse_unsupported(body: Mapping[str, JSONValue]) -> None:
     """Raise `Unsupported` for the first top-level field that asks for what is not offered."""
     for name, value in body.items():
         if name.startswith("guided_") and value is not None:
-            raise unsupported(name, value, _ELSEWHERE)
+            raise unsupported(shown(name[:SHOWN_CHARS])[1:-1], value, _ELSEWHERE)
     refuse_fields(body, _FIELDS)
     for name, fields in (("output_config", _OUTPUT_CONFIG), ("tool_choice", _TOOL_CHOICE)):
         members = body.get(name)
