@@ -88,11 +88,12 @@ async def asgi_call(
     body: bytes | None = None,
     *,
     headers: Sequence[tuple[str, str]] = (),
+    unfinished: bool = False,
     answer: ASGIAnswer | None = None,
 ) -> ASGIAnswer:
     """One request at the application itself: no sockets, so Trio's autojump clock can stand in for time.
 
-    Cancelling the call is the client's departure. `answer` is filled as parts come.
+    Cancelling the call is the client's departure. `answer` is filled as parts come. An `unfinished` body never ends.
     """
     answer = ASGIAnswer() if answer is None else answer
     raw_path, _, query = path.partition("?")
@@ -118,7 +119,7 @@ async def asgi_call(
         if sent:
             await trio.sleep_forever()
         sent = True
-        return {"type": "http.request", "body": body or b"", "more_body": False}
+        return {"type": "http.request", "body": body or b"", "more_body": unfinished}
 
     async def send(message: dict[str, Any]) -> None:
         await trio.lowlevel.checkpoint()

@@ -123,6 +123,14 @@ async def test_a_body_at_the_limit_is_read() -> None:
     assert (await asgi_call(app, "POST", CHAT, body + b" ")).status == 413
 
 
+@pytest.mark.contract("HTTP-017")
+async def test_a_body_that_never_ends_delays_the_refusal_only(autojump_clock: trio.testing.MockClock) -> None:
+    app = create_app(FakeHost(), [OpenAIChat(FakeHost())], settings=ServerSettings(max_request_bytes=10))
+    begin_s = trio.current_time()
+    answer = await asgi_call(app, "POST", CHAT, bytes(11), unfinished=True)
+    assert (answer.status, round(trio.current_time() - begin_s)) == (413, 5)
+
+
 # Foreign hosts
 
 

@@ -18,6 +18,7 @@ from ninfer.conversation import NotFound
 from ninfer.protocols.openai_errors import openai_error
 from ninfer.protocols.sse import dump_json
 
+DRAIN_S = 5.0
 _NURSERY = "ninfer.nursery"
 _REQUEST_ID = "ninfer.request_id"
 
@@ -46,12 +47,16 @@ class Connection(TrioASGIHTTPConnection):
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer the request."""
+        self._answering = False
         self._complete = False
+        self._body_ended = trio.Event()
         extras = cast(MutableMapping[str, object], self.scope)
         extras[_REQUEST_ID] = new_request_id()
 
         async def watched_send(event: ASGISendEvent) -> None:
-            if event["type"] == "http.response.body" and not event.get("more_body", False):
+            if event["type"] == "http.response.start":
+                await self._let_body_end()
+            elif event["type"] == "http.response.body" and not event.get("more_body", False):
                 self._complete = True
             await send(event)
 
@@ -65,9 +70,24 @@ class Connection(TrioASGIHTTPConnection):
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
     ) -> None:
         """Take in the body, then wait for the client's departure."""
-        await super(TrioASGIHTTPConnection, self).handle_messages(request, receive)
+        while (message := await receive())["type"] == "http.request":
+            if not self._answering:
+                request.body.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                request.body.set_complete()
+                self._body_ended.set()
         if not self._complete:
             nursery.cancel_scope.cancel()
+
+    async def _let_body_end(self) -> None:
+        """Read what is left of the body before an answer that did not need it (413, 404), and drop it.
+
+        The connection is closed after such an answer, and closing one with unread bytes resets it: the client, still
+        sending, would never see the answer. A client that sends on for longer has to bear that.
+        """
+        self._answering = True
+        with trio.move_on_after(DRAIN_S):
+            await self._body_ended.wait()
 
 
 class NoWebsocket(TrioASGIWebsocketConnection):
