@@ -20,7 +20,7 @@ from ninfer.protocols.openai_responses.wire import ResponsesBody
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
 from ninfer.protocols.template_options import Said, TemplateOptions, template_options
-from ninfer.protocols.values import shown
+from ninfer.protocols.values import SHOWN_CHARS, shown
 
 METADATA_PAIRS, METADATA_KEY_CHARS, METADATA_VALUE_CHARS = 16, 64, 512
 
@@ -175,7 +175,7 @@ def _check_metadata(metadata: Mapping[str, JSONValue]) -> None:
             f"metadata: expected at most {METADATA_PAIRS} pairs, got {shown(dict(metadata))}", param="metadata"
         )
     for key, value in metadata.items():
-        path = f"metadata.{shown(key[:METADATA_KEY_CHARS])[1:-1]}"
+        path = f"metadata.{shown(key[:SHOWN_CHARS])[1:-1]}"
         if len(key) > METADATA_KEY_CHARS:
             raise InvalidRequest(
                 f"{path}: a key has at most {METADATA_KEY_CHARS} characters, got {shown(key)}", param=path
