@@ -30,6 +30,10 @@ from tests.fakes.device import FakeDevice, InjectedFault, Kind
 from tests.fakes.engine import limits, plan, prompt, undisturbed
 
 
+HANG_S = 30
+"""No test waits for this: what has not happened by then never will."""
+
+
 class SteppedDevice(FakeDevice):
     """A fake device that reads one unit for each permit."""
 
@@ -44,15 +48,13 @@ class SteppedDevice(FakeDevice):
         self.let(100_000)
 
 
-async def everything(
-    engine: RunningEngine, asked: Prompt, how: Plan, *, started: Callable[[], None] = lambda: None
-) -> list[EngineEvent]:
-    """All events of a request."""
+async def everything(engine: RunningEngine, asked: Prompt, how: Plan) -> list[EngineEvent]:
+    """All events of a request; it fails instead of hanging when they do not end."""
     events: list[EngineEvent] = []
-    async with engine.submit(asked, how) as channel:
-        started()
-        async for event in channel:
-            events.append(event)
+    with trio.fail_after(HANG_S):
+        async with engine.submit(asked, how) as channel:
+            async for event in channel:
+                events.append(event)
     return events
 
 
@@ -62,7 +64,7 @@ def tokens(events: list[EngineEvent]) -> tuple[int, ...]:
 
 async def all_free(engine: RunningEngine) -> None:
     """Wait until the engine owns nothing for anybody. A request that runs behind the cancel makes that certain."""
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while True:
             await everything(engine, prompt(1, 99), plan(0))
             now = engine.figures()
@@ -113,7 +115,7 @@ def test_a_start_that_is_cancelled_does_not_wait_for_the_compiler() -> None:
         def prepare(self) -> None:
             threads.append(threading.current_thread())
             compiling.set()
-            finish.wait(20)
+            finish.wait(HANG_S)
 
     async def main() -> None:
         async def start() -> None:
@@ -128,7 +130,7 @@ def test_a_start_that_is_cancelled_does_not_wait_for_the_compiler() -> None:
     trio.run(main)
     assert threads[0].is_alive()
     finish.set()  # Trio is gone by now: what the thread has to say reaches nobody, and it ends
-    threads[0].join(20)
+    threads[0].join(HANG_S)
     assert not threads[0].is_alive()
 
 
@@ -157,7 +159,7 @@ def held_back(asked: Prompt, how: Plan) -> tuple[Plan, Pacing]:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let others run until `condition` holds."""
-    with trio.fail_after(20):
+    with trio.fail_after(HANG_S):
         while not condition():
             await trio.lowlevel.checkpoint()
 
@@ -216,11 +218,12 @@ async def test_requests_in_flight_fail_when_the_engine_is_closed() -> None:
 
         async def ask(name: str, asked: Prompt, how: Plan) -> None:
             heard[name] = []
-            async with engine.submit(asked, how) as channel:
-                async for event in channel:
-                    heard[name].append(event)
-                    if name == "decoding" and isinstance(event, Tokens):
-                        running.set()
+            with trio.fail_after(HANG_S):
+                async with engine.submit(asked, how) as channel:
+                    async for event in channel:
+                        heard[name].append(event)
+                        if name == "decoding" and isinstance(event, Tokens):
+                            running.set()
 
         nursery.start_soon(ask, "decoding", prompt(10), plan(4000))
         device.let(5)
