@@ -29,7 +29,6 @@ from ninfer.engine.types import (
 from tests.fakes.device import FakeDevice, InjectedFault, Kind
 from tests.fakes.engine import limits, plan, prompt, undisturbed
 
-
 HANG_S = 30
 """No test waits for this: what has not happened by then never will."""
 
