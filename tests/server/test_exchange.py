@@ -80,7 +80,7 @@ async def test_the_head_leaves_with_the_first_event(autojump_clock: trio.testing
     assert KEEP_ALIVE not in answer.body
 
 
-@pytest.mark.contract("HTTP-012")
+@pytest.mark.contract("HTTP-011")
 async def test_comments_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
     def events(answer: ASGIAnswer) -> list[object]:
         found = [json.loads(data) for data in sse_data(answer.body)[:-1]]
