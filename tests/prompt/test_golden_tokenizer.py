@@ -43,4 +43,4 @@ def test_quoted_control_tokens_are_text(control: str) -> None:
 @given(st.lists(st.one_of(st.text(max_size=5), st.sampled_from(sorted(GOLDEN.control_tokens)))).map("".join))
 def test_encode_agrees_with_the_library(text: str) -> None:
     assert list(GOLDEN.encode(text)) == REFERENCE.encode(text, add_special_tokens=False).ids
-    assert controls(prompt(text)) == BARE
+    assert controls(prompt("x" + text)) == BARE  # an empty reasoning has no think block here

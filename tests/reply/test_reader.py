@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.reply import ReplyReader, ReplyTokens
+from tests.reply.test_stops import reference as reference_cut
 from tests.reply.vocabulary import CLOSE, END, MARKERS, OPEN, Vocabulary, joined, read
 
 
@@ -47,6 +48,12 @@ def test_channels(reply: str, opens: bool, reasoning: str | None, answer: str) -
         reasoning = reply.partition("</think>")[0]
     for cuts in (None, [], [2], [1, 3, 8]):
         assert read(reply, opens_in_reasoning=opens, cuts=cuts) == (reasoning, answer)
+
+
+def test_a_marker_ends_a_broken_character() -> None:
+    assert read(b"a\xe2\x82</think>\nb", opens_in_reasoning=True) == ("a\ufffd", "b")
+    assert read(b"a\xe2\x82<think>\x82b") == ("", "a\ufffd<think>\ufffdb")
+    assert read(b"\xf0\x9f<|im_start|>\x98\x80") == ("", "😀")  # a hidden token is nowhere
 
 
 def test_text_that_spells_a_marker_is_text() -> None:
@@ -182,7 +189,11 @@ def reference(reply: bytes, opens: bool) -> tuple[str, str]:
     return reasoning.translate(spelled), answer.translate(spelled)
 
 
-@pytest.mark.contract("THINK-019")
-@given(replies, st.booleans())
-def test_no_byte_is_lost(reply: bytes, opens: bool) -> None:
-    assert read(reply, opens_in_reasoning=opens) == reference(reply, opens)
+@pytest.mark.contract("THINK-019", "CHAT-015")
+@given(replies, st.booleans(), stop_lists)
+def test_no_byte_is_lost(reply: bytes, opens: bool, stops: list[str]) -> None:
+    reasoning, answer = reference(reply, opens)
+    assert read(reply, opens_in_reasoning=opens) == (reasoning, answer)
+    cut_reasoning, stop = reference_cut(stops, reasoning)
+    expected = (cut_reasoning, "" if stop else reference_cut(stops, answer)[0])
+    assert read(reply, opens_in_reasoning=opens, stops=stops) == expected

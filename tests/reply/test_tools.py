@@ -163,6 +163,7 @@ TEXT: dict[str, tuple[str, Fallback]] = {
     "cut in a tag": (call()[:14], Fallback.MALFORMED_STRUCTURE),
     "text inside": (call("f", "hello"), Fallback.MALFORMED_STRUCTURE),
     "json": ('<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>', Fallback.MALFORMED_STRUCTURE),
+    "no wrapper, cut": ("<function=f><parameter=a>1</parameter>", Fallback.MALFORMED_STRUCTURE),
     "stray closers": ("</tool_call></function>", Fallback.NONE),
 }
 
@@ -174,6 +175,7 @@ def test_what_is_no_call_is_content_byte_for_byte(text: str, fallback: Fallback)
         shown, outcome = read(padded, cut_by_limit=True)
         assert (shown, outcome.calls, outcome.discarded) == (padded, (), "")
         assert outcome.diagnostics.fallback is fallback
+        assert outcome.diagnostics.marker_seen == (fallback is not Fallback.NONE)
 
 
 TOLERANT: dict[str, tuple[str, bool, str, Calls, Fallback]] = {
@@ -246,6 +248,8 @@ def test_recovered_calls(text: str, cut: bool, content: str, expected: Calls, fa
         (call("f", "<parameter=s>\nlong te").removesuffix("</function>\n</tool_call>"), True),  # nothing is complete
         (call("f", "<parameter=a>\n1\n</parameter>\nhello "), True),  # it is wrong, not cut
         ("<tool_call> is the tag", False),
+        (call("f", "<parameter=s>\nsee <parameter=x> there\n</parameter>\n"), False),
+        (call("f", "<parameter=s>\n" * 8), False),  # too much is missing
     ],
 )
 def test_not_recovered(text: str, cut: bool) -> None:
@@ -274,6 +278,7 @@ def test_recovery_from_reasoning(reasoning: str, before: str | None, expected: C
     assert outcome is not None
     assert (outcome.text, calls(outcome)) == (before, expected)
     assert outcome.diagnostics.recovered_from_reasoning
+    assert outcome.diagnostics.tolerant_recovered
 
 
 def test_diagnostics_count() -> None:

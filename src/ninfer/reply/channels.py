@@ -56,12 +56,12 @@ class ChannelSplitter:
         if self._may_open:
             self.channel, self._held, self._may_open, self._trims = "reasoning", "", False, True
         else:
-            yield from self._quoted(spelling)
+            yield from self.text(spelling)
 
     def close_marker(self, spelling: str) -> Iterator[Piece]:
         """The control token that closes a think block."""
         if self.channel == "answer":
-            yield from self._quoted(spelling)
+            yield from self.text(spelling)
             return
         yield from self._unclose()
         self._close, self._may_open = spelling, False
@@ -72,7 +72,6 @@ class ChannelSplitter:
             self._leave()
         if self._held:
             yield self.channel, self._held
-            self._held = ""
 
     def _leave(self) -> None:
         """The held marker closes the block, and the white space before it was framing."""
@@ -82,8 +81,4 @@ class ChannelSplitter:
         """The held marker, if there is one, was a quotation."""
         if self._close is not None:
             quoted, self._close = self._close, None
-            yield from self._quoted(quoted)
-
-    def _quoted(self, spelling: str) -> Iterator[Piece]:
-        yield from self._unclose()
-        yield from self.text(spelling)
+            yield from self.text(quoted)

@@ -94,6 +94,8 @@ class Region:
         self.cut: RawCall | None = None
         """The call that the text ends in, with those of its parameters that are complete."""
         self.failure: Fallback | None = None
+        self.ended_inside = False
+        """The text ended before the markup did; nothing in it is wrong."""
         self.repaired = False
         """A damaged tag was read, or an undeclared name was taken."""
         self.used_chars = 0
@@ -115,16 +117,12 @@ class Region:
         if self.failure is None:
             self._here.end()
             self._resume()
+            self.ended_inside = self.failure is not None
 
     @property
     def read_chars(self) -> int:
         """How far the region was read; where it failed, if it did."""
         return self._here.at
-
-    @property
-    def ended_inside(self) -> bool:
-        """The text ended before the markup did; nothing in it is wrong."""
-        return self._here.ended and self.failure is not None and ">" not in self._here.text[self._here.at :]
 
     def _resume(self) -> None:
         try:
