@@ -187,7 +187,7 @@ def test_reasoning_alone_has_no_message_beside_it() -> None:
     assert empty.body["output"] == []
 
 
-@contract("D23", "RSSE-007", "RSSE-008", "RSSE-009", "ROBJ-004")
+@contract("D23", "RSSE-007", "RSSE-008", "ROBJ-004", "RESP-030")
 def test_a_summary_comes_with_its_events() -> None:
     answer = new_answer(summary=True)
     events = streamed((STARTED, thought("hm"), finished()), answer)
@@ -210,7 +210,7 @@ def test_no_summary_unless_asked() -> None:
     assert answer.output[0]["summary"] == []
 
 
-@contract("ROBJ-005", "RSSE-010")
+@contract("ROBJ-005", "RSSE-010", "RESP-030")
 def test_the_mirror() -> None:
     answer = new_answer(mirror=True)
     events = streamed((STARTED, thought("h"), thought("m"), said("a"), finished()), answer)
