@@ -20,7 +20,7 @@ from ninfer.engine.types import (
     Tokens,
     UnitFailed,
 )
-from ninfer.engine.worker import MOST_RECOVERIES
+from ninfer.engine.worker import MOST_RECOVERIES, Close
 from tests.fakes.device import FakeDevice, InjectedFault, Kind
 from tests.fakes.engine import ManualEngine, limits, plan, prompt, undisturbed
 
@@ -280,10 +280,21 @@ def test_any_other_exception_ends_the_engine(
     assert [record.message for record in caplog.records] == [f"worker crash: {error}"]
 
 
+class OneClose(queue.SimpleQueue):  # type: ignore[type-arg]
+    """Looks empty, and holds the command to close."""
+
+    def empty(self) -> bool:
+        return True
+
+    def get(self, block: bool = True, timeout: float | None = None) -> object:
+        return Close()
+
+
 def test_damaged_books_end_the_engine_when_it_is_idle(caplog: pytest.LogCaptureFixture) -> None:
     made = engine()
     made.worker._ready()._lanes.pages._free.pop()
-    made.worker.close()  # so that a check that finds nothing ends the test
+    commands = OneClose()  # so that a check that finds nothing ends the test
+    made.worker._commands = commands  # type: ignore[assignment]
     with pytest.raises(EngineStopped, match="a page is lost"):
         made.worker.run()
     assert caplog.records[0].message.startswith("worker crash: ")

@@ -146,7 +146,8 @@ class Worker:
         if self._closing or self._in_flight:
             return
         if not scheduler.has_work:
-            scheduler.check()
+            if self._commands.empty():  # truly idle: nobody waits for the check
+                scheduler.check()
             self._take(self._commands.get())
         elif self._wake_s is not None:
             try:

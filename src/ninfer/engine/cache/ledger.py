@@ -7,7 +7,6 @@ dependable by `commit`, and it is free again when its last owner lets go. Knows 
 Invariant: a page is free if and only if no table holds it; its count is the number of tables that hold it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ninfer.engine.types import PAGE_TOKENS
@@ -115,20 +114,22 @@ class PageLedger:
         return freed
 
     def check(self) -> None:
-        """Compare all books with each other; cheap enough for every idle moment.
+        """Compare all books with each other: a few milliseconds for 30,000 pages, so a thing for idle moments.
 
         Raises:
             LedgerError: they differ.
         """
-        holders = Counter(page for table in self._tables.values() for page in table)
-        if any(holders[page] != count for page, count in enumerate(self._holders)):
+        holders = [0] * self._total
+        for table in self._tables.values():
+            for page in table:
+                holders[page] += 1
+        if holders != self._holders:
             raise LedgerError("the counts of pages differ from the tables")
-        free = set(self._free)
-        if len(free) != len(self._free):
+        if len(set(self._free)) != len(self._free):
             raise LedgerError("a page is free twice")
-        if free != {page for page in range(self._total) if not holders[page]}:
+        if any(map(holders.__getitem__, self._free)) or len(self._free) != holders.count(0):
             raise LedgerError("a page is lost, or both free and held")
-        if any(self._dependable[page] for page in free):
+        if any(map(self._dependable.__getitem__, self._free)):
             raise LedgerError("a free page is still marked as committed")
         for owner, table in self._tables.items():
             if not table or len(set(table)) != len(table):
