@@ -29,8 +29,9 @@ from ninfer.service.generation import Generation, queue_timeout
 from ninfer.service.host import ProtocolFlags
 from ninfer.service.sampling import SamplerRules
 
-THREAD_CHARS = 8_000
-"""Prompts above this are prepared in a thread; below, the hop costs more than the work."""
+LIGHT_CHARS = 8_000
+LIGHT_TURNS = 16
+"""Up to these a prompt is prepared in place: the hop to a thread would cost more than the work."""
 
 
 class Preparer(Interface):
@@ -135,7 +136,7 @@ class Service:
             return len((await self._prepare(request, deadline)).tokens)
 
     async def _prepare(self, request: GenerationRequest, deadline: float) -> PreparedPrompt:
-        if sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < THREAD_CHARS:
+        if _is_light(request):
             await trio.lowlevel.checkpoint()
             return self._preparer.build(request)
         with trio.move_on_at(deadline):
@@ -165,6 +166,13 @@ class Service:
             reader=ReplyReader(self._reply_tokens, opens_in_reasoning=prepared.opens_in_reasoning, stops=request.stop),
             pending_timeout_s=self._settings.pending_timeout_s,
         )
+
+
+def _is_light(request: GenerationRequest) -> bool:
+    """Whether the prompt takes a millisecond or two. Declarations of tools and histories of calls do not."""
+    if request.tools or len(request.turns) > LIGHT_TURNS or any(turn.calls for turn in request.turns):
+        return False
+    return sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < LIGHT_CHARS
 
 
 def _named(model: str) -> str:
