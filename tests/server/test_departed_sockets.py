@@ -5,7 +5,8 @@ import json
 import pytest
 import trio
 
-from tests.fakes.host import CARD, FakeHost
+from ninfer.conversation import Started, TextDelta
+from tests.fakes.host import CARD, FakeHost, Step, finished
 from tests.fakes.server import running_server
 
 BODY = json.dumps({"model": CARD.id, "messages": [{"role": "user", "content": "Hello"}]}).encode()
@@ -36,3 +37,22 @@ async def test_the_socket_goes_with_the_client(sent: bytes, half: bool) -> None:
             with trio.fail_after(SOON_S):
                 await server.connections.wait_until_none()
             assert len(server.connections) == 0
+
+
+async def test_bytes_behind_a_request_keep_no_socket() -> None:
+    """The server reads nothing while they wait, so it learns of the departure by writing."""
+    steps: list[Step] = [Started(1, 0)]
+    for _ in range(200):
+        steps += [TextDelta("more", "answer"), 0.01]
+    host = FakeHost(steps=[*steps, finished()])
+    body = json.dumps({**json.loads(BODY), "stream": True}).encode()
+    head = HEAD.replace(b"%d" % len(BODY), b"%d" % len(body))
+    async with running_server(host) as server:
+        stream = await trio.open_tcp_stream(*server.address)
+        async with stream:
+            await stream.send_all(head + body + b"\r\nGET /he")
+            while b"more" not in await stream.receive_some():
+                pass
+        with trio.fail_after(SOON_S):
+            await server.connections.wait_until_none()
+    assert (host.open_generations, host.left) == (0, 1)

@@ -13,7 +13,7 @@ from typing import cast
 
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
@@ -84,21 +84,37 @@ class OpenConnections:
 
 
 class ClientConnection(TCPServer):
-    """hypercorn's connection, with an idle clock that does not outlive its client.
+    """hypercorn's connection, mended where it outlives its client.
 
-    The clock's task is one of those that the end of a connection waits for: a client that had left between two
-    requests, or inside a header, kept its socket here for as long as an idle connection may live.
+    Its end waits for two tasks. The idle clock: a client that had left between two requests, or inside a header, kept
+    its socket here for as long as an idle connection may live. And the reader, which is held back while bytes behind
+    a request wait for the answer's end: when the answer could not be written any more, it was held back for ever.
     """
 
     _client_gone = False
+    _reading: trio.CancelScope | None = None
 
     async def protocol_send(self, event: Event) -> None:
-        """Pass on what the protocol sends, but start no clock for a client that has left."""
-        if not (self._client_gone and isinstance(event, Updated) and event.idle):
+        """Pass on what the protocol sends; what cannot be written any more ends the reading too."""
+        if isinstance(event, RawData):
+            await self._write(event.data)
+        # A clock that started now would run for nobody.
+        elif not (self._client_gone and isinstance(event, Updated) and event.idle):
             await super().protocol_send(event)
 
+    async def _write(self, data: bytes) -> None:
+        async with self.send_lock:
+            try:
+                with trio.CancelScope(shield=True):  # a frame is never cut
+                    await self.stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                await self.protocol.handle(Closed())
+                if self._reading is not None:
+                    self._reading.cancel()
+
     async def _read_data(self) -> None:
-        await super()._read_data()
+        with trio.CancelScope() as self._reading:
+            await super()._read_data()
         self._client_gone = True
         await self.idle_task.stop()
 
