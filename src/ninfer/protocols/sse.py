@@ -7,10 +7,13 @@ import json
 
 DONE = b"data: [DONE]\n\n"
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+"""Made once: `json.dumps` would build one for each event."""
+
 
 def dump_json(body: object) -> str:
     """Compact strict JSON; characters beyond ASCII stay as they are."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(body)
 
 
 def data_frame(body: object) -> bytes:

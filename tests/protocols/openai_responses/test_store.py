@@ -105,6 +105,18 @@ def test_items_are_found_and_count_as_use() -> None:
     assert store.item("missing") is None
 
 
+@contract("D29")
+def test_an_item_that_two_hold_is_found_as_long_as_one_does() -> None:
+    store = new_store()
+    for name in ("a", "b"):
+        store.put(stored(name, input=[user(name, id="i")]))
+    assert store.item("i") == store.get("b").input[0]  # type: ignore[union-attr]
+    store.delete("b")
+    assert store.item("i") == store.get("a").input[0]  # type: ignore[union-attr]
+    store.delete("a")
+    assert store.item("i") is None
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["put", "child", "delete", "get"]), st.integers(0, 7), st.integers(0, 300)), max_size=30
 )

@@ -109,6 +109,9 @@ def test_hosted_tools_are_left_out(kind: str) -> None:  # RSP-01
         (function("f", parameters=[]), "tools[0].parameters", "invalid_type"),
         (function("f", description=1), "tools[0].description", "invalid_type"),
         ({"type": "namespace", "name": "a"}, "tools[0].tools", "missing_required_parameter"),
+        (namespace("a>b", function("f")), "tools[0].name", "invalid_value"),
+        ({"type": "namespace", "name": "a", "tools": 7}, "tools[0].tools", "invalid_type"),
+        ({"type": "namespace", "name": "a", "tools": [7]}, "tools[0].tools[0]", "invalid_type"),
         (namespace("a", function("f"), function("f")), "tools[0].tools[1].name", "invalid_value"),
     ],
 )

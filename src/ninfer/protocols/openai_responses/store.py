@@ -70,7 +70,7 @@ class ResponseStore:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._records: OrderedDict[str, StoredResponse] = OrderedDict()  # id -> record, the latest used last
-        self._items: dict[str, tuple[str, AnyItem]] = {}  # item id -> id of the Response that holds it, Item
+        self._items: dict[str, dict[str, AnyItem]] = {}  # item id -> Responses that hold it -> Item, the latest last
         self.used_bytes = 0
 
     def __len__(self) -> int:
@@ -85,11 +85,12 @@ class ResponseStore:
 
     def item(self, item_id: str) -> AnyItem | None:
         """An Item of a stored Response, input or output (D29)."""
-        found = self._items.get(item_id)
-        if found is None:
+        holders = self._items.get(item_id)
+        if holders is None:
             return None
-        self._records.move_to_end(found[0])
-        return found[1]
+        response_id, item = next(reversed(holders.items()))
+        self._records.move_to_end(response_id)
+        return item
 
     def put(self, record: StoredResponse) -> None:
         """Keep `record`; others go until there is room.
@@ -108,7 +109,8 @@ class ResponseStore:
         self._hold(record.context)
         self._records[record.id] = record
         self.used_bytes += record.body_bytes
-        self._items.update((item.id, (record.id, item)) for item in record.context.items)
+        for item in record.context.items:
+            self._items.setdefault(item.id, {})[record.id] = item
         while len(self._records) > self._max_records or self.used_bytes > self._max_bytes:
             self.delete(next(iter(self._records)))
 
@@ -119,7 +121,9 @@ class ResponseStore:
             return False
         self.used_bytes -= record.body_bytes
         for item in record.context.items:
-            if self._items.get(item.id, ("",))[0] == response_id:
+            holders = self._items[item.id]
+            del holders[response_id]
+            if not holders:
                 del self._items[item.id]
         self._release(record.context)
         return True

@@ -8,14 +8,14 @@ Invariant: identities are unique and depend on the declarations alone, so a repl
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import attrs
 
 from ninfer.conversation import InvalidRequest, Tool, Unsupported
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import Refusals, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.structure import AnyObject, Text, structure
+from ninfer.protocols.structure import AnyObject, Array, Text, structure
 from ninfer.protocols.values import shown
 
 Origin: TypeAlias = tuple[str | None, str]
@@ -54,7 +54,7 @@ class Namespace:
 
     name: Text
     description: Text | None = None
-    tools: tuple[AnyObject, ...]
+    tools: Annotated[tuple[AnyObject, ...], Array()]
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +95,7 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> ToolTable:
             echoed.append(_echo(raw))
         elif kind == "namespace":
             group = structure(raw, Namespace, at=path)
+            _check_name(path, group.name)
             found += [_declared(f"{path}.tools[{n}]", one, group.name) for n, one in enumerate(group.tools)]
             echoed.append({"description": "", **raw, "tools": [_echo(one) for one in group.tools]})
         else:
@@ -152,12 +153,16 @@ def _declared(path: str, raw: Mapping[str, JSONValue], namespace: str | None) ->
     if isinstance(callers, list) and "direct" not in callers:
         raise unsupported(f"{path}.allowed_callers", callers, "tools are called by the model alone")
     function = structure(raw, FunctionTool, at=path)
-    if not _NAME.fullmatch(function.name):
-        raise InvalidRequest(
-            f"{path}.name: expected 1 to 128 letters, digits, _, - or ., got {shown(function.name)}",
-            param=f"{path}.name",
-        )
+    _check_name(path, function.name)
     return _Declared(path, (namespace, function.name), function, raw)
+
+
+def _check_name(path: str, name: str) -> None:
+    """Names become part of the markup that the model writes."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{path}.name: expected 1 to 128 letters, digits, _, - or ., got {shown(name)}", param=f"{path}.name"
+        )
 
 
 def _identities(found: Sequence[_Declared]) -> dict[Origin, str]:
