@@ -122,3 +122,43 @@ def test_a_port_that_is_taken_is_one_line(golden_chat_artifact: Path) -> None:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert ended.stderr == f"ninfer: --host 127.0.0.1 --port {port}: Address already in use\n"
+
+
+def test_a_protocol_that_is_not_there_is_one_line(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ninfer",
+        "serve",
+        str(golden_chat_artifact),
+        "--port",
+        "0",
+        "--engine",
+        "scripted",
+    ]
+    options = ["--cache-dir", str(tmp_path), "--protocols", "gopher", "--log-level", "error"]
+    ended = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("ninfer: no protocol gopher is installed; there are: ")
+
+
+@pytest.mark.contract("LIFE-007")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_one_signal_ends_the_start(
+    golden_chat_artifact: Path, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    command = [sys.executable, "-m", "ninfer", "serve", str(golden_chat_artifact), "--port", "0"]
+    options = ["--cache-dir", str(tmp_path), "--max-context", "256"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=environment) as child:
+        try:
+            assert child.stderr is not None
+            assert any("preparing the device: prefill" in line for line in child.stderr)
+            begin = time.monotonic()
+            child.send_signal(number)
+            _, errors = child.communicate(timeout=20)
+        finally:
+            child.kill()
+    assert (child.returncode, errors.splitlines()[-1][24:]) == (status, "INFO server stopped")
+    assert time.monotonic() - begin < 5

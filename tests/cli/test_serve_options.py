@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from ninfer.cli import main
-from ninfer.cli.assembly import engine_limits, open_house
+from ninfer.cli.assembly import context_ceiling, engine_limits, open_house
 from ninfer.cli.failure import Failure
 from ninfer.cli.options import CapacityOptions, ModelOptions, NetworkOptions, SamplerOptions, ServeOptions
 from ninfer.cli.running import server_settings
@@ -136,7 +136,8 @@ def test_defaults() -> None:
     options = ServeOptions()
     assert (options.network.host, options.network.port) == ("127.0.0.1", 8080)
     capacity = options.capacity
-    assert (capacity.max_context, capacity.max_concurrency, capacity.max_pending_requests) == (8192, 1, 16)
+    assert (capacity.max_concurrency, capacity.max_pending_requests) == (1, 16)
+    assert [context_ceiling(capacity.max_context, native) for native in (262144, 8192, 4096)] == [8192, 8192, 4096]
 
 
 @pytest.mark.contract("OPT-012", "OPT-013", "OPT-025", "OPT-045")
@@ -154,15 +155,15 @@ def test_more_defaults() -> None:
 )
 def test_the_effective_prefill_chunk(asked: int, effective: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert engine_limits(CapacityOptions(prefill_chunk=asked)).prefill_chunk_tokens == effective
+        assert engine_limits(CapacityOptions(prefill_chunk=asked), 512).prefill_chunk_tokens == effective
     assert f"effective prefill chunk: {effective} tokens" in caplog.text
 
 
 def test_kv_capacity() -> None:
-    assert engine_limits(CapacityOptions(max_context=100, max_concurrency=3)).kv_capacity_tokens == 3 * 128
-    assert engine_limits(CapacityOptions(kv_capacity=1000)).kv_capacity_tokens == 960
+    assert engine_limits(CapacityOptions(max_concurrency=3), 100).kv_capacity_tokens == 3 * 128
+    assert engine_limits(CapacityOptions(kv_capacity=1000), 100).kv_capacity_tokens == 960
     with pytest.raises(Failure, match="--kv-capacity 63"):
-        engine_limits(CapacityOptions(kv_capacity=63))
+        engine_limits(CapacityOptions(kv_capacity=63), 100)
 
 
 @pytest.mark.contract("D43")

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import CapacityOptions, ServeOptions
+from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ServeOptions
 from ninfer.conversation import ModelCard
 from ninfer.engine.artifact import (
     Artifact,
@@ -99,10 +99,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         tokenizer = _tokenizer(artifact)
     except (ArtifactError, BadTokenizer) as error:
         raise Failure(str(error)) from error
-    if capacity.max_context > config.max_position_embeddings:
-        raise Failure(
-            f"--max-context {capacity.max_context}: the model's native context is {config.max_position_embeddings}"
-        )
+    max_context_tokens = context_ceiling(capacity.max_context, config.max_position_embeddings)
     return House(
         artifact=artifact,
         tokenizer=tokenizer,
@@ -113,25 +110,38 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
             preserve_thinking=model.preserve_thinking,
         ),
         config=config,
-        limits=engine_limits(capacity),
-        card=_card(artifact, config, tokenizer, model.model_id, capacity.max_context),
+        limits=engine_limits(capacity, max_context_tokens),
+        card=_card(artifact, config, tokenizer, model.model_id, max_context_tokens),
         cache_dir=cache_dir,
     )
 
 
-def engine_limits(capacity: CapacityOptions) -> EngineLimits:
+def context_ceiling(asked_tokens: int | None, native_tokens: int) -> int:
+    """Most tokens of one request.
+
+    Raises:
+        Failure: more were asked for than the model has.
+    """
+    if asked_tokens is None:
+        return min(DEFAULT_MAX_CONTEXT, native_tokens)
+    if asked_tokens > native_tokens:
+        raise Failure(f"--max-context {asked_tokens}: the model's native context is {native_tokens}")
+    return asked_tokens
+
+
+def engine_limits(capacity: CapacityOptions, max_context_tokens: int) -> EngineLimits:
     """The engine's limits: whole pages, and whole tiles for the prefill chunk (D38)."""
     chunk = max(PAGE_TOKENS, capacity.prefill_chunk // PAGE_TOKENS * PAGE_TOKENS)
     log.info("effective prefill chunk: %d tokens (--prefill-chunk %d)", chunk, capacity.prefill_chunk)
     if capacity.kv_capacity == "auto":
         # Nothing is shared or kept between requests yet: more than all lanes at their ceiling would never be used.
-        pages = capacity.max_concurrency * -(-capacity.max_context // PAGE_TOKENS)
+        pages = capacity.max_concurrency * -(-max_context_tokens // PAGE_TOKENS)
     else:
         pages = capacity.kv_capacity // PAGE_TOKENS
     if pages < 1:
         raise Failure(f"--kv-capacity {capacity.kv_capacity}: at least {PAGE_TOKENS} tokens are needed")
     return EngineLimits(
-        max_context_tokens=capacity.max_context,
+        max_context_tokens=max_context_tokens,
         lanes=capacity.max_concurrency,
         kv_capacity_tokens=pages * PAGE_TOKENS,
         prefill_chunk_tokens=chunk,

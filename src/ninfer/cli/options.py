@@ -38,6 +38,7 @@ Whole = Annotated[int, Parameter(converter=whole_number)]
 
 LogLevel = Literal["trace", "debug", "info", "warning", "error", "critical", "off"]
 INT64 = 1 << 63
+DEFAULT_MAX_CONTEXT = 8192
 
 
 @attrs.frozen(kw_only=True)
@@ -84,8 +85,12 @@ class CapacityOptions:
     """How much is served at once, and how much memory it may take."""
 
     max_context: Annotated[
-        Whole, Parameter(help="Most tokens of one request, prompt and output.", validator=Number(gte=1))
-    ] = 8192
+        Whole | None,
+        Parameter(
+            help="Most tokens of one request with its output. [default: 8192, or the model's context if smaller]",
+            validator=Number(gte=1),
+        ),
+    ] = None
     kv_capacity: Annotated[
         int | Literal["auto"],
         Parameter(help="Tokens of KV memory that all requests share, or auto.", converter=whole_number),

@@ -7,10 +7,10 @@ then the engine, and nothing that a client does can hold it up.
 import logging
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+import attrs
 import trio
 
 from ninfer.cli.assembly import House
@@ -29,43 +29,76 @@ from ninfer.server.sockets import listener_url
 log = logging.getLogger(__name__)
 
 DEVICE_LOST_STATUS = 1
+INTERRUPTED_STATUS = 128 + signal.SIGINT
 
 
-async def run_house(house: House, listener: socket.socket, options: ServeOptions) -> int:
-    """Serve until a signal or the loss of the device; the exit status.
+@attrs.frozen(kw_only=True)
+class End:
+    """How a house ended."""
+
+    status: int = 0
+    in_start: bool = False
+    """The engine was not ready yet: its thread may still be inside a compiler, which nothing can interrupt."""
+
+
+async def run_house(house: House, listener: socket.socket, options: ServeOptions) -> End:
+    """Serve until a signal or the loss of the device.
 
     Raises:
         Failure: something that the user can mend keeps the server from starting.
     """
+    try:
+        return await _run(house, listener, options)
+    except ExceptionGroup as group:
+        cause = _single_cause(group)
+        if isinstance(cause, ProtocolLoadError | RouteConflict | OSError):
+            raise Failure(str(cause)) from group
+        raise
+
+
+async def _run(house: House, listener: socket.socket, options: ServeOptions) -> End:
     running = RunningCalls()
     stop = Stop(running.stop)
-    status = 0
-    try:
-        async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
-            starting = trio.CancelScope()
-            nursery.start_soon(_on_signals, (signal.SIGTERM, signal.SIGHUP), _both(stop.ask, starting.cancel))
-            with starting:
-                engine = await stack.enter_async_context(house.open_engine(options.model.engine))
-            if not starting.cancelled_caught:
-                nursery.start_soon(_on_signals, (signal.SIGINT,), stop.ask)
-                nursery.start_soon(_stop_with_device, engine, stop)
-                service = house.service(engine, options)
-                settings = server_settings(options.network)
-                app = create_app(
-                    service,
-                    load_protocols(service, names=options.network.protocols or None),
-                    settings=settings,
-                    running=running,
-                )
-                async with trio.open_nursery() as serving:
-                    await serving.start(partial(serve, app, [listener], stop, grace_s=settings.grace_s))
-                    log.info("ready: %s serves %s", listener_url(listener), house.card.id)
-                if isinstance(engine.failure, DeviceLost):
-                    status = DEVICE_LOST_STATUS
-            nursery.cancel_scope.cancel()
-    except* (ProtocolLoadError, RouteConflict, OSError) as group:
-        raise Failure(str(_first(group))) from group
-    return status
+    start = Start(stop)
+    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+        await nursery.start(_on_signals, start)
+        with start.scope:
+            engine = await stack.enter_async_context(house.open_engine(options.model.engine))
+        start.over = True
+        if not start.scope.cancelled_caught:
+            nursery.start_soon(_stop_with_device, engine, stop)
+            service = house.service(engine, options)
+            settings = server_settings(options.network)
+            app = create_app(
+                service,
+                load_protocols(service, names=options.network.protocols or None),
+                settings=settings,
+                running=running,
+            )
+            async with trio.open_nursery() as serving:
+                await serving.start(partial(serve, app, [listener], stop, grace_s=settings.grace_s))
+                log.info("ready: %s serves %s", listener_url(listener), house.card.id)
+        nursery.cancel_scope.cancel()
+    if start.scope.cancelled_caught:
+        return End(status=INTERRUPTED_STATUS if start.interrupted else 0, in_start=True)
+    return End(status=DEVICE_LOST_STATUS if isinstance(engine.failure, DeviceLost) else 0)
+
+
+@attrs.define
+class Start:
+    """The time until the engine is ready, in which a signal ends it at once and asks nobody (LIFE-007)."""
+
+    stop: Stop
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    over: bool = False
+    interrupted: bool = False
+
+    def signalled(self, number: int) -> None:
+        """End the start, or the serving that followed it."""
+        if not self.over:
+            self.interrupted = number == signal.SIGINT
+            self.scope.cancel()
+        self.stop.ask()
 
 
 def server_settings(network: NetworkOptions) -> ServerSettings:
@@ -78,11 +111,12 @@ def server_settings(network: NetworkOptions) -> ServerSettings:
     )
 
 
-async def _on_signals(signals: tuple[signal.Signals, ...], act: Callable[[], None]) -> None:
-    with trio.open_signal_receiver(*signals) as received:
+async def _on_signals(start: Start, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
+        task_status.started()
         async for number in received:
             log.info("%s: stopping", signal.Signals(number).name)
-            act()
+            start.signalled(number)
 
 
 async def _stop_with_device(engine: RunningEngine, stop: Stop) -> None:
@@ -93,15 +127,8 @@ async def _stop_with_device(engine: RunningEngine, stop: Stop) -> None:
         stop.ask()
 
 
-def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
-    def act() -> None:
-        one()
-        other()
-
-    return act
-
-
-def _first(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup):
+def _single_cause(group: BaseException) -> BaseException:
+    """What is wrong, if it is one thing."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
         group = group.exceptions[0]
     return group

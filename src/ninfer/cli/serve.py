@@ -5,6 +5,7 @@ line comes when /health would answer 200. End: requests first, then connections,
 """
 
 import logging
+import os
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -57,10 +58,14 @@ def serve(
         with terminated_cleanly(), progress_bar(Console(stderr=True)) as report:
             house = open_house(path, options, report)
         with house.artifact:
-            status = trio.run(run_house, house, listener, options)
+            end = trio.run(run_house, house, listener, options)
     log.info("server stopped")
-    if status:
-        sys.exit(status)
+    if end.in_start:
+        # A thread that the interpreter kills inside the compiler takes the process down with it.
+        sys.stderr.flush()
+        os._exit(end.status)
+    if end.status:
+        sys.exit(end.status)
 
 
 def embedded_artifact() -> Path:
