@@ -87,6 +87,10 @@ def test_leading_turns_of_a_template_that_takes_any() -> None:
     assert text(prompt) == "system:A;developer:B;system:C;"
 
 
+def test_templates_may_name_tokens() -> None:
+    assert text(build(("user", "x"), template=ChatTemplate("x{{ bos_token }}{{ eos_token }}"))) == "x<|im_end|>"
+
+
 @pytest.mark.contract("D36")
 def test_content_in_parts_and_in_one_is_one_prompt() -> None:
     parts = build(("user", "x"), turn("system", "A", "", "B"), ("user", "y"), template=NEVER)
@@ -146,9 +150,16 @@ MODES = {
         (False, False),
     ),
     "the model opens": (
-        "x{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}",
+        "x{% if add_generation_prompt and enable_thinking is defined and not enable_thinking %}"
+        "<think></think>{% endif %}",
         (False, True),
         (False, True),
+        (False, False),
+    ),
+    "asked, and closed all the same": (
+        "{% if enable_thinking is defined and enable_thinking %}x{% endif %}<think></think>",
+        (False, False),
+        (False, False),
         (False, False),
     ),
     "history left open": ("<think><|im_end|><|im_start|>", (False, False), (False, False), (False, False)),

@@ -85,6 +85,14 @@ def test_a_control_token_in_the_base_vocabulary_and_its_merges_stays_out_of_plai
     assert tokenizer.decode(tokenizer.encode_plain("a<think>b")) == "a<think>b"
 
 
+def test_nothing_is_added_around_a_text() -> None:
+    added = {"<|im_start|>": {"id": "<|im_start|>", "ids": [271], "tokens": ["<|im_start|>"]}}
+    around = [{"SpecialToken": {"id": "<|im_start|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    processor = {"type": "TemplateProcessing", "single": around, "pair": around, "special_tokens": added}
+    tokenizer = load(tiny.tokenizer_json(post_processor=processor))
+    assert tokenizer.encode("a<think>b") == TINY.encode("a<think>b")
+
+
 def test_longest_control_token_wins() -> None:
     tokenizer = tiny.tokenizer(("<a>", "<a>b", "<|im_end|>"))
     assert tokenizer.encode("<a>b") == (tokenizer.control_tokens["<a>b"],)
