@@ -196,6 +196,19 @@ async def test_clients_that_vanish_give_everything_back(state: str, event: type[
         assert engine.figures().resident_requests == 0
 
 
+async def test_a_request_that_is_held_back_keeps_nobody_else_waiting() -> None:
+    async with open_engine(FakeDevice(total_slots=2), limits(lanes=2), direct=held_back) as engine:
+        said: dict[int, tuple[int, ...]] = {}
+
+        async def ask(salt: int) -> None:
+            said[salt] = tokens(await everything(engine, prompt(20, salt), plan(5)))
+
+        async with engine.submit(prompt(600), plan(5)), trio.open_nursery() as nursery:
+            for salt in range(6):  # all of them through the one lane that is left
+                nursery.start_soon(ask, salt)
+        assert said == {salt: undisturbed(prompt(20, salt), plan(5)) for salt in range(6)}
+
+
 async def test_leaving_the_block_twice_or_after_the_end_is_harmless() -> None:
     async with open_engine(FakeDevice(), limits()) as engine:
         async with engine.submit(prompt(10), plan(2)) as channel:

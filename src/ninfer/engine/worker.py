@@ -175,9 +175,11 @@ class Worker:
         behind, self._in_flight = self._in_flight, ahead
         for unit in behind:
             self._collect(unit, notes)
-        self._wake_s = plan.wake_s
-        if not (ahead or behind or notes) and scheduler.has_work and plan.wake_s is None:
+        # Only a turn in which nothing happened may be followed by a wait: any result can be what somebody waits for.
+        stuck = scheduler.has_work and not (ahead or behind or notes)
+        if stuck and plan.wake_s is None:
             raise RuntimeError("there is work and no unit to run")
+        self._wake_s = plan.wake_s if stuck else None
         self._note_figures(scheduler)
         if notes:
             self._publish(notes)
