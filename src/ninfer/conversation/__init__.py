@@ -20,6 +20,7 @@ from ninfer.conversation.errors import (
 )
 from ninfer.conversation.events import (
     CallMade,
+    Committed,
     Event,
     Finished,
     FinishReason,
@@ -36,6 +37,7 @@ from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, T
 __all__ = [
     "CachePoint",
     "CallMade",
+    "Committed",
     "ContextExceeded",
     "EngineUnavailable",
     "Event",

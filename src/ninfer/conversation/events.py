@@ -31,12 +31,32 @@ class PromptProgress:
     """Time since admission."""
 
 
+@attrs.frozen(kw_only=True)
+class Timings:
+    """When the work was done; all in seconds."""
+
+    prompt_s: float
+    """From the admission to the commit of the first output token (or to the end, if there was none)."""
+    generation_s: float
+    """From the first committed output token to the last one."""
+
+
+@attrs.frozen
+class Committed:
+    """How far the engine had come: everything it has generated counts, shown already or still held back."""
+
+    completion_tokens: int
+    timings: Timings
+
+
 @attrs.frozen
 class TextDelta:
     """New text of one channel. Never empty, always whole characters."""
 
     text: str
     channel: Literal["answer", "reasoning"]
+    committed: Committed | None = attrs.field(default=None, eq=False)
+    """The latest commit before this text was shown (OBS-011). No part of what is said: equality leaves it out."""
 
 
 @attrs.frozen
@@ -63,16 +83,6 @@ class Usage:
     cached_tokens: int
     completion_tokens: int
     reasoning_tokens: int
-
-
-@attrs.frozen(kw_only=True)
-class Timings:
-    """When the work was done; all in seconds."""
-
-    prompt_s: float
-    """From the admission to the commit of the first output token (or to the end, if there was none)."""
-    generation_s: float
-    """From the first committed output token to the last one."""
 
 
 @attrs.frozen(kw_only=True)

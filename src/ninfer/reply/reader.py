@@ -46,6 +46,11 @@ class ReplyReader:
         self.reasoning_tokens = 0
         """Tokens of the think block, its markers included."""
 
+    @property
+    def reasoning_open(self) -> bool:
+        """Whether the reply, as far as it was read, stands inside a think block."""
+        return self._splitter.channel == "reasoning"
+
     def feed(self, tokens: Iterable[int]) -> list[TextDelta]:
         """The text that `tokens` complete, in order, one delta per run of a channel; often none."""
         shown: list[Piece] = []

@@ -1,7 +1,7 @@
 """One generation's way back: engine events in, conversation events out.
 
-It counts tokens and keeps the times; the reply reader makes text. A stop string ends the events here, and leaving the
-submission ends the engine's work. It knows no protocol and no scheduling.
+It counts tokens and keeps the times; the reply reader makes text, the call reader makes calls of some of it. A stop
+string ends the events here, and leaving the submission ends the engine's work. It knows no protocol and no scheduling.
 """
 
 from collections.abc import AsyncGenerator
@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from ninfer.conversation import (
+    Committed,
     Event,
     Finished,
     FinishReason,
@@ -23,6 +24,7 @@ from ninfer.conversation import (
 )
 from ninfer.engine import types as engine
 from ninfer.reply import ReplyReader
+from ninfer.service.calls import CallReader, Output
 from ninfer.service.failures import as_request_error
 
 _REASONS = {
@@ -44,6 +46,7 @@ class Generation:
     prompt: engine.Prompt
     plan: engine.Plan
     reader: ReplyReader
+    calls: CallReader
     clipped: bool
     """The output limit is not the caller's: the context ceiling lies below it."""
     pending_timeout_s: float
@@ -67,15 +70,14 @@ class Generation:
                     for delta in self._read(event):
                         yield delta
                     if self.reader.stop is not None:
-                        yield self._finished(FinishReason.STOP_STRING)
+                        for said in self._end(FinishReason.STOP_STRING):
+                            yield said
                         return
                 case engine.PromptProgress():
                     yield self._progress(event)
                 case engine.Finished():
-                    for delta in self.reader.finish():
-                        yield delta
-                    # What was held back may have completed a stop string after all.
-                    yield self._finished(self._reason(event) if self.reader.stop is None else FinishReason.STOP_STRING)
+                    for said in self._end(self._reason(event)):
+                        yield said
                     return
                 case engine.Failed():
                     raise as_request_error(event.error) from event.error
@@ -102,7 +104,21 @@ class Generation:
         if self._first_token_s is None:
             self._first_token_s = event.at_s
         self._last_event_s = event.at_s
-        return self.reader.feed(event.tokens)
+        deltas = self.calls.feed(self.reader.feed(event.tokens))
+        if not deltas:
+            return deltas
+        committed = Committed(self.reader.consumed_tokens, self._timings())
+        return [TextDelta(delta.text, delta.channel, committed) for delta in deltas]
+
+    def _end(self, reason: FinishReason) -> list[Output | Finished]:
+        """What was held back, the calls, and the last event."""
+        held = self.calls.feed(self.reader.finish())
+        if self.reader.stop is not None:  # what was held back may have completed a stop string after all
+            reason = FinishReason.STOP_STRING
+        said = [*held, *self.calls.finish(reason, reasoning_open=self.reader.reasoning_open)]
+        committed = Committed(self.reader.consumed_tokens, self._timings())
+        shown = [TextDelta(one.text, one.channel, committed) if isinstance(one, TextDelta) else one for one in said]
+        return [*shown, self._finished(reason)]
 
     def _progress(self, event: engine.PromptProgress) -> PromptProgress:
         self._last_event_s = event.at_s
@@ -117,8 +133,11 @@ class Generation:
         reason = _REASONS[event.reason]
         return FinishReason.CONTEXT_LIMIT if reason is FinishReason.OUTPUT_LIMIT and self.clipped else reason
 
-    def _finished(self, reason: FinishReason) -> Finished:
+    def _timings(self) -> Timings:
         first_s = self._last_event_s if self._first_token_s is None else self._first_token_s
+        return Timings(prompt_s=first_s - self._admitted_s, generation_s=self._last_event_s - first_s)
+
+    def _finished(self, reason: FinishReason) -> Finished:
         return Finished(
             reason=reason,
             usage=Usage(
@@ -127,6 +146,6 @@ class Generation:
                 completion_tokens=self.reader.consumed_tokens,
                 reasoning_tokens=self.reader.reasoning_tokens,
             ),
-            timings=Timings(prompt_s=first_s - self._admitted_s, generation_s=self._last_event_s - first_s),
+            timings=self._timings(),
             stop=self.reader.stop,
         )

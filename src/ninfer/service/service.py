@@ -23,6 +23,7 @@ from ninfer.conversation import (
 from ninfer.engine.types import Engine, EngineError, Plan, Prompt
 from ninfer.prompt import PreparedPrompt
 from ninfer.reply import ReplyReader, ReplyTokens
+from ninfer.service.calls import CallReader
 from ninfer.service.capacity import Capacity
 from ninfer.service.failures import as_request_error
 from ninfer.service.generation import Generation, queue_timeout
@@ -52,6 +53,8 @@ class ServiceSettings:
     default_max_tokens: int = attrs.field(default=8192, validator=validators.gt(0))
     """Output limit of a request that names none."""
     prompt_threads: int = attrs.field(default=2, validator=validators.gt(0))
+    tolerant_tool_calls: bool = False
+    """Recover calls from markup that is damaged, cut, or left inside thinking."""
     flags: ProtocolFlags = attrs.field(factory=ProtocolFlags)
 
 
@@ -164,6 +167,7 @@ class Service:
             ),
             clipped=wanted > room,
             reader=ReplyReader(self._reply_tokens, opens_in_reasoning=prepared.opens_in_reasoning, stops=request.stop),
+            calls=CallReader.of(request, tolerant=self._settings.tolerant_tool_calls),
             pending_timeout_s=self._settings.pending_timeout_s,
         )
 
