@@ -106,6 +106,8 @@ def test_the_text_of_the_prompt_is_the_rendering(text: str) -> None:
         ("{{ a }}end|>", ["<|im_"], 0),
         ("{{ a | trim }}end|>", ["hello <|im_ \n"], 0),
         ("<|im_{{ a }}", ["end|> hello"], 0),
+        ("<|im_{{ a | trim }}", [" \n end|> hello"], 0),
+        ("<{{ a | trim }}>", ["  think "], 0),
         ("<{{ a }}>", ["think"], 0),
         ("<{{ a }}>", ["/think"], 0),
         ("{{ a }}{{ b }}", ["<|im", "_end|>"], 0),

@@ -101,6 +101,11 @@ STRICT: dict[str, tuple[str, str, Calls]] = {
     ),
     "short tags": ('<tool_call><function=f><param name="a">1</param></function></tool_call>', "", [ONE]),
     "no wrapper": ("Now: <function=f><parameter=a>1</parameter></function>", "Now:", [ONE]),
+    "no wrapper, after a closed one": (
+        "<tool_call> x </tool_call> <function=ls></function>",
+        "<tool_call> x </tool_call>",
+        [("ls", {})],
+    ),
     "quoted marker before": ("Use <tool_call> so: " + call(), "Use <tool_call> so:", [ONE]),
     "fence before": (f"```\n{call()}\n```\n{call('ls', '')}", f"```\n{call()}\n```", [("ls", {})]),
 }
