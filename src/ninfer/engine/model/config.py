@@ -15,6 +15,9 @@ LayerKind: TypeAlias = Literal["full_attention", "linear_attention"]
 CONV_TAPS = 4
 """Width of the convolution before the delta rule; a lane keeps the last `CONV_TAPS - 1` inputs."""
 
+MAX_YARN_FACTOR = 4.0
+"""Largest stretch of the rotary positions that is offered."""
+
 MAX_NUMBER = 1 << 30
 MAX_LAYERS = 1024
 """No model comes near these; a damaged config that does must not cost memory or overflow."""
@@ -59,6 +62,8 @@ class TextConfig:
     tie_word_embeddings: bool = False
     mtp_layers: int = attrs.field(default=0, validator=validators.in_((0, 1)))
     """Blocks of the multi-token prediction head that the config names; the weights may still lack them."""
+    rope_yarn_factor: float = attrs.field(default=1.0, validator=[validators.ge(1), validators.le(MAX_YARN_FACTOR)])
+    """How far rotary positions reach beyond the native context (YaRN). The process chooses it, no config does."""
 
     def __attrs_post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -81,6 +86,11 @@ class TextConfig:
                 f"mrope_section: {list(self.mrope_section)} sums to {sum(self.mrope_section)}, "
                 f"but there are {self.rotary_dims // 2} rotary pairs"
             )
+
+    @property
+    def ceiling_tokens(self) -> int:
+        """Longest context that the positions reach: the native one, stretched."""
+        return int(self.max_position_embeddings * self.rope_yarn_factor)
 
     @property
     def num_layers(self) -> int:

@@ -4,6 +4,7 @@ Knows arrays and programs; knows no request and decides nothing. Invariants: aft
 called, so nothing traces or compiles; memory has one owner, is donated to every call and taken back from it.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,22 @@ from ninfer.engine.types import PAGE_TOKENS
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a program's name, how many are done and how many there are."""
 
+Fit: TypeAlias = Callable[[int], int]
+"""Takes the workspace of the compiled programs in bytes, gives the pages that the pool may have."""
+
 Program: TypeAlias = Callable[[TextWeights, Memory, np.ndarray], tuple[Memory, StepOutput]]
+
+
+@attrs.frozen(kw_only=True)
+class ProgramFacts:
+    """What a compilation came to."""
+
+    name: str
+    compile_s: float
+    workspace_bytes: int
+    """What the program allocates while it runs, its results included."""
+    aliased_bytes: int
+    """What it changes in place: all of the memory, or a call would copy some of it."""
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -65,6 +81,7 @@ class JaxDevice:
         used_tokens: int | None = None,
         compile_cache: Path | None = None,
         progress: Progress = _silent,
+        fit: Fit | None = None,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -75,6 +92,7 @@ class JaxDevice:
             max_context_tokens: longest context of one lane; fixes the length of page tables.
             used_tokens: ids from here on are vocabulary rows without a token and are never chosen.
             compile_cache: private folder for compiled programs.
+            fit: last word on the pool's size, once the programs' workspace is known; it may raise.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
@@ -90,7 +108,9 @@ class JaxDevice:
         self._used_tokens = config.vocab_size if used_tokens is None else min(used_tokens, config.vocab_size)
         self._compile_cache = compile_cache
         self._progress = progress
+        self._fit = fit
         self._compilations = 0
+        self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
         self._prefill: Program | None = None
         self._decode: dict[int, Program] = {}  # rows -> program
@@ -110,6 +130,20 @@ class JaxDevice:
         """Programs compiled so far. Constant once `prepare` has returned."""
         return self._compilations
 
+    @property
+    def programs(self) -> tuple[ProgramFacts, ...]:
+        """What was compiled, in that order."""
+        return tuple(self._facts.values())
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What the most demanding program allocates while it runs; 0 before `prepare`."""
+        return max((facts.workspace_bytes for facts in self._facts.values()), default=0)
+
+    def buffers(self) -> tuple[tuple[int, int], ...]:
+        """Address and bytes of each array of the memory: the same as long as the device lives. For self-tests."""
+        return tuple((leaf.unsafe_buffer_pointer(), leaf.nbytes) for leaf in jax.tree.leaves(self._memory))
+
     def prepare(self) -> None:
         """Compile every program, then allocate the memory. Blocks; called once, before the first unit."""
         if self._memory is not None:
@@ -117,21 +151,31 @@ class JaxDevice:
         if self._compile_cache is not None:
             use_compile_cache(self._compile_cache)
         total = 2 + self._lanes
-        make_memory = partial(zero_memory, self._config, pages=self._total_pages, slots=self._lanes)
-        memory = jax.eval_shape(make_memory)
-        self._progress("prefill", 0, total)
-        prefill = partial(prefill_step, self._config, self._used_tokens, self._table_pages)
-        shape = plans.prefill_plan_shape(pages=self._table_pages, tokens=self._chunk_tokens)
-        self._prefill = self._compile(prefill, memory, shape)
-        for rows in range(1, self._lanes + 1):
-            self._progress(f"decode {rows}", rows, total)
-            shape = plans.decode_plan_shape(pages=self._table_pages, rows=rows)
-            self._decode[rows] = self._compile(partial(decode_step, self._config, self._used_tokens), memory, shape)
+        self._compile_programs(total)
+        pages = self._total_pages if self._fit is None else self._fit(self.workspace_bytes)
+        if pages != self._total_pages:
+            self._total_pages = pages
+            self._compile_programs(total)  # the pool's size is part of their shapes
         self._progress("memory", total - 1, total)
-        allocate = jax.jit(make_memory).lower().compile()
+        allocate = jax.jit(self._make_memory()).lower().compile()
         self._compilations += 1
         self._memory = jax.block_until_ready(allocate())
         self._progress("ready", total, total)
+
+    def _make_memory(self) -> Callable[[], Memory]:
+        return partial(zero_memory, self._config, pages=self._total_pages, slots=self._lanes)
+
+    def _compile_programs(self, total: int) -> None:
+        memory = jax.eval_shape(self._make_memory())
+        self._progress("prefill", 0, total)
+        prefill = partial(prefill_step, self._config, self._used_tokens, self._table_pages)
+        shape = plans.prefill_plan_shape(pages=self._table_pages, tokens=self._chunk_tokens)
+        self._prefill = self._compile("prefill", prefill, memory, shape)
+        for rows in range(1, self._lanes + 1):
+            self._progress(f"decode {rows}", rows, total)
+            shape = plans.decode_plan_shape(pages=self._table_pages, rows=rows)
+            step = partial(decode_step, self._config, self._used_tokens)
+            self._decode[rows] = self._compile(f"decode {rows}", step, memory, shape)
 
     def prefill(self, unit: PrefillUnit) -> JaxPending:
         """Dispatch one prefill chunk."""
@@ -161,12 +205,24 @@ class JaxDevice:
 
     def _compile(
         self,
+        name: str,
         step: Callable[[TextWeights, Memory, jax.Array], tuple[Memory, StepOutput]],
         memory: Memory,
         plan_shape: tuple[int, ...],
     ) -> Program:
         plan = jax.ShapeDtypeStruct(plan_shape, np.dtype(np.int32))
+        begin_s = time.monotonic()
         compiled = jax.jit(step, donate_argnums=1).lower(self._weights, memory, plan).compile()
         self._compilations += 1
+        self._facts[name] = _program_facts(name, compiled, time.monotonic() - begin_s)
         program: Program = compiled
         return program
+
+
+def _program_facts(name: str, compiled: jax.stages.Compiled, compile_s: float) -> ProgramFacts:
+    sizes = compiled.memory_analysis()
+    if sizes is None:  # a backend that does not say
+        return ProgramFacts(name=name, compile_s=compile_s, workspace_bytes=0, aliased_bytes=0)
+    aliased = sizes.alias_size_in_bytes
+    workspace = sizes.temp_size_in_bytes + sizes.output_size_in_bytes - aliased
+    return ProgramFacts(name=name, compile_s=compile_s, workspace_bytes=workspace, aliased_bytes=aliased)
