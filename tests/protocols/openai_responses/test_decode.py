@@ -385,6 +385,7 @@ EXPLICIT = {"prompt_cache_options": {"mode": "explicit"}}
         pytest.param([user("a"), marked("b")], {}, ["b"], id="one place, asked for twice"),
         pytest.param([marked(*"abcd"), user("e")], {}, [*"abcd"], marks=contract("CACHE-HINT-007", "CACHE-HINT-008")),
         pytest.param([marked(*"ab"), marked(*"cdef")], {}, [*"cdef"], marks=contract("CACHE-HINT-008", "D9")),
+        pytest.param([marked(*"abc"), marked(*"de")], {}, [*"bcde"], id="the first of one turn"),
         pytest.param(
             [user("u"), call("c"), output("c", marked("r")["content"]), user("x")],
             {**EXPLICIT, "tools": TOOLS},

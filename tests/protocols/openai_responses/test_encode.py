@@ -149,6 +149,15 @@ def test_the_object() -> None:
     }
 
 
+@contract("RITEM-025")
+def test_call_ids_look_like_call_ids() -> None:
+    answer = new_answer()
+    streamed((STARTED, CallMade(ToolCall(id="8f3", name="f", arguments={})), finished()), answer)
+    (item,) = answer.output
+    assert item["call_id"] == "call_8f3"
+    assert item["id"] != item["call_id"]
+
+
 @contract("ROBJ-012", "ROBJ-013", "ROBJ-014", "ROBJ-015", "D30")
 def test_usage() -> None:
     answer = new_answer()

@@ -254,6 +254,7 @@ async def test_input_items() -> None:
     assert await page("") == (ids[:4:-1], True)  # the latest 20 first
     assert await page("?order=asc&limit=3") == (ids[:3], True)
     assert await page("?order=asc&limit=100&after=msg_20") == (ids[21:], False)
+    assert await page("?order=asc&limit=5&after=msg_19") == (ids[20:], False)
     assert await page("?after=msg_02") == (["msg_01", "msg_00"], False)
     assert await page("?order=asc&after=msg_24") == ([], False)
     for query, param in (

@@ -45,6 +45,8 @@ def test_a_function_needs_no_parameters() -> None:
 def test_namespaces() -> None:  # RSP-02
     table = read_tools([namespace("a", function("f"), function("g")), function("f"), namespace("b", function("f"))])
     assert [tool.name for tool in table.tools] == ["a__f", "a__g", "f", "b__f"]
+    shown: list[Any] = [tool.declaration["function"] for tool in table.tools]
+    assert [one["name"] for one in shown] == ["a__f", "a__g", "f", "b__f"]
     for identity, origin in {
         "a__f": ("a", "f"),
         "f": (None, "f"),
