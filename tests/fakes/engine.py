@@ -1,6 +1,7 @@
 """Helpers around the engine for tests: a worker without a thread, and what an undisturbed request would say."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import attrs
 
@@ -14,6 +15,7 @@ from ninfer.engine.types import (
     Plan,
     Prompt,
     Sampling,
+    ThinkingBudget,
     Tokens,
 )
 from ninfer.engine.worker import Direct, Worker, run_as_asked
@@ -32,9 +34,14 @@ def limits(*, lanes: int = 1, pages: int = 64, context_tokens: int = 4096, chunk
     )
 
 
-def plan(max_new_tokens: int, *stops: int, seed: int = 0) -> Plan:
+def plan(max_new_tokens: int, *stops: int, seed: int = 0, thinking: ThinkingBudget | None = None) -> Plan:
     """A greedy plan."""
-    return Plan(sampling=attrs.evolve(GREEDY, seed=seed), max_new_tokens=max_new_tokens, stop_tokens=frozenset(stops))
+    return Plan(
+        sampling=attrs.evolve(GREEDY, seed=seed),
+        max_new_tokens=max_new_tokens,
+        stop_tokens=frozenset(stops),
+        thinking=thinking,
+    )
 
 
 def prompt(length: int, salt: int = 0) -> Prompt:
@@ -49,11 +56,26 @@ def undisturbed(
     state = state_after(asked.tokens)
     room = min(how.max_new_tokens, max_context_tokens - len(asked.tokens))
     tokens: list[int] = []
+    budget = how.thinking
     while len(tokens) < room and not (tokens and tokens[-1] in how.stop_tokens):
         token = choose(state, SampleRow(sampling=how.sampling, position=len(asked.tokens) + len(tokens)))
-        tokens.append(token)
-        state = advance(state, token)
+        new = [token]
+        if budget is not None and token not in how.stop_tokens and thinks_enough([*tokens, token], budget):
+            new += budget.forced_tokens if len(tokens) + 1 + len(budget.forced_tokens) <= room else ()
+            budget = None
+        for token in new:
+            tokens.append(token)
+            state = advance(state, token)
     return tuple(tokens)
+
+
+def thinks_enough(thought: list[int], budget: ThinkingBudget) -> bool:
+    """Whether `thought`, all of it the model's own, has just reached the limit with the block still open."""
+    closed = any(mark == budget.close_token and after in budget.confirming_tokens for mark, after in pairwise(thought))
+    if closed or thought[-1] == budget.close_token or len(thought) < budget.limit_tokens:
+        return False
+    # Beyond the limit only while a close marker waited for the token that decides about it.
+    return all(token == budget.close_token for token in thought[budget.limit_tokens - 1 : -1])
 
 
 @attrs.define(eq=False)

@@ -1,8 +1,9 @@
 """The engine's face: what goes in, what comes out, and what it needs from above. No JAX here.
 
 A request is submitted as a `Prompt` and a `Plan`; its events come over a memory channel in the order `Admitted`,
-`PromptProgress`*, `Tokens`*, then one of `Finished` and `Failed`. Leaving the `submit` block cancels the request,
-wherever it is. Times are seconds of the engine's own monotonic clock: only their differences mean anything.
+`PromptProgress`*, `Tokens`*, then one of `Finished` and `Failed`; after `Admitted`, `Rescheduled` may come anywhere.
+Leaving the `submit` block cancels the request, wherever it is. Times are seconds of the engine's own monotonic clock:
+only their differences mean anything.
 """
 
 import enum
@@ -71,6 +72,24 @@ class Sampling:
 
 
 @attrs.frozen(kw_only=True)
+class ThinkingBudget:
+    """How long the model may think in a block that the prompt has opened, and what then ends the block for it."""
+
+    limit_tokens: int = attrs.field(validator=validators.ge(1))
+    """Tokens of the model's own (THINK-004). The one that reaches the limit is the last before the forced ones."""
+    close_token: int
+    """The model closes the block by this token, if one of `confirming_tokens` or the end follows (THINK-019)."""
+    confirming_tokens: frozenset[int] = frozenset()
+    forced_tokens: tuple[int, ...] = attrs.field(validator=validators.min_len(1))
+    """Guidance and close marker: committed whole and without sampling, or not at all."""
+
+    def fits(self, capacity_tokens: int) -> bool:
+        """Whether a request that may generate so many tokens ends below the limit, or has room for all forced tokens
+        and one more (THINK-011)."""
+        return capacity_tokens <= self.limit_tokens or capacity_tokens > self.limit_tokens + len(self.forced_tokens)
+
+
+@attrs.frozen(kw_only=True)
 class Plan:
     """How to continue a prompt."""
 
@@ -78,6 +97,13 @@ class Plan:
     max_new_tokens: int = attrs.field(validator=validators.ge(0))
     """0 prefills the prompt and generates nothing."""
     stop_tokens: frozenset[int] = frozenset()
+    thinking: ThinkingBudget | None = attrs.field(default=None)
+    """None leaves thinking to the model and the limits."""
+
+    @thinking.validator
+    def _never_stops(self, attribute: "attrs.Attribute[ThinkingBudget | None]", value: ThinkingBudget | None) -> None:
+        if value is not None and not self.stop_tokens.isdisjoint(value.forced_tokens):
+            raise ValueError(f"the forced tokens {value.forced_tokens} hold one that ends the reply")
 
 
 class StopReason(enum.Enum):
@@ -110,6 +136,46 @@ class Tokens:
 
     tokens: tuple[int, ...]
     at_s: float
+    forced: bool = False
+    """Nobody chose them: they end a thinking budget."""
+
+
+class Transition(enum.Enum):
+    """What happens to the lane of a request that was admitted, beside its end (SCHED-012)."""
+
+    PAUSE_STARTED = "pause_started"
+    """It is to give its lane up, and does as soon as nothing of it is in flight."""
+    PAUSED = "paused"
+    """It owns nothing any more, but for its place in the order. A device that lost its memory pauses everybody."""
+    RESTORED = "restored"
+    """It has a lane again, and pages for all that it had and one unit."""
+    REPLAY_COMPLETE = "replay_complete"
+    """It is where it was."""
+    RECOVERY_COMPLETE = "recovery_complete"
+    """Its first new unit has been committed."""
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """Tokens that were run so far."""
+
+    prefilled_tokens: int
+    generated_tokens: int
+    """Forced ones included."""
+    replayed_tokens: int
+    """Run again; they count as nothing else."""
+
+
+@attrs.frozen(kw_only=True)
+class Rescheduled:
+    """A transition of this request; between two of them the work of others is what `everybody` gains over `own`."""
+
+    transition: Transition
+    pause: int
+    """Which of its pauses this belongs to, from 1."""
+    own: Work
+    everybody: Work
+    at_s: float
 
 
 @attrs.frozen
@@ -126,7 +192,7 @@ class Failed:
     error: EngineError
 
 
-EngineEvent: TypeAlias = Admitted | PromptProgress | Tokens | Finished | Failed
+EngineEvent: TypeAlias = Admitted | PromptProgress | Tokens | Rescheduled | Finished | Failed
 
 
 @attrs.frozen(kw_only=True)
@@ -158,6 +224,10 @@ class EngineFigures:
     """Requests that have not been admitted yet."""
     resident_requests: int
     """Requests that own a lane."""
+    prefilling_requests: int = 0
+    """Residents whose next unit is a prefill chunk, of a replay or not; the others decode."""
+    replaying_requests: int = 0
+    """Residents that are not yet where they were when they were paused."""
     paused_requests: int = 0
     """Requests that gave their lane and pages back and wait for a replay."""
     prefilled_tokens: int
@@ -168,10 +238,16 @@ class EngineFigures:
     """Programs compiled so far; constant after readiness."""
     replayed_tokens: int = 0
     """Tokens that replays have run again; they count neither as prefilled nor as generated."""
+    forced_tokens: int = 0
+    """Generated tokens that nobody chose."""
     pauses: int = 0
     """How often a request was paused for the memory of an older one."""
+    restores: int = 0
+    """How often a paused request got a lane again, to be replayed."""
     recoveries: int = 0
     """Failed units that the engine survived."""
+    losses: int = 0
+    """How often the device lost its memory with such a unit, so that everybody was replayed."""
 
 
 class TokenCodec(Protocol):

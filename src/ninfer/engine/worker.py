@@ -236,7 +236,7 @@ class Worker:
         if isinstance(failure, EngineStopped):
             logger.error("worker crash: %s", error, exc_info=error)
             raise failure from error
-        settled: Settled = self._ready().fail(step, failure)
+        settled: Settled = self._ready().fail(step, failure, self._clock())
         notes.extend(settled.notes)
         if settled.live_rows:
             self._count_failure(fault, str(error))

@@ -115,7 +115,7 @@ class Driver:
         try:
             unit = self.device.prefill(step.unit) if isinstance(step, PrefillStep) else self.device.decode(step.rows)
         except AssertionError as error:
-            self._hear(self.scheduler.fail(step, UnitFailed(str(error))).notes)
+            self._hear(self.scheduler.fail(step, UnitFailed(str(error)), float(self.turns)).notes)
         else:
             self.in_flight.append((step, unit))
 
@@ -123,7 +123,7 @@ class Driver:
         try:
             result = pending.read()
         except AssertionError as error:
-            self._hear(self.scheduler.fail(step, UnitFailed(str(error))).notes)
+            self._hear(self.scheduler.fail(step, UnitFailed(str(error)), float(self.turns)).notes)
             return
         for ticket, unit in units(step):
             self.requests[ticket].frontier = max(self.requests[ticket].frontier, end_of(unit))

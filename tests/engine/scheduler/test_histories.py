@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ninfer.engine.types import EngineLimits, Plan, Sampling
+from ninfer.engine.types import EngineLimits, Plan, Sampling, ThinkingBudget
 from tests.engine.scheduler.driver import Driver
 from tests.fakes.device import InjectedFault
 from tests.fakes.engine import prompt
@@ -19,7 +19,14 @@ MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014", "D
 def make_plan(max_new_tokens: int, stopping: bool, seed: int) -> Plan:
     # The fake chooses among 1,000 tokens: about every 33rd one stops.
     stops = frozenset(range(30)) if stopping else frozenset[int]()
-    return Plan(sampling=Sampling(temperature=0, seed=seed), max_new_tokens=max_new_tokens, stop_tokens=stops)
+    # Every other request thinks under a budget, whose text is longer than a page in some.
+    budget = ThinkingBudget(limit_tokens=1 + seed, close_token=999, forced_tokens=tuple(range(1000, 1001 + seed)))
+    return Plan(
+        sampling=Sampling(temperature=0, seed=seed),
+        max_new_tokens=max_new_tokens,
+        stop_tokens=stops,
+        thinking=budget if seed % 2 else None,
+    )
 
 
 def make_driver(lanes: int, pages: int, chunk_pages: int, context_pages: int) -> Driver:

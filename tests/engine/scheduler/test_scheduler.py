@@ -292,7 +292,7 @@ def test_a_failed_unit_fails_its_own_requests() -> None:
     assert ran(planned) == (None, (0, 2))
     assert planned.decode is not None
     error = UnitFailed("no")
-    settled = bench.scheduler.fail(planned.decode, error)
+    settled = bench.scheduler.fail(planned.decode, error, 0.0)
     assert settled.notes == ((0, Failed(error)), (2, Failed(error)))
     assert bench.figures.free_pages == 64
     assert not bench.scheduler.has_work

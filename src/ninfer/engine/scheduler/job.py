@@ -1,7 +1,8 @@
 """One request inside the scheduler: how far it is, what it has chosen, how it leaves.
 
 Positions count from the first prompt token. `next_position` is the first one that has not been dispatched; what lies
-before it is done or in flight. A generated token is known here one step after the device chose it.
+before it is done or in flight. A generated token is known here one step after the device chose it; a forced one before
+it is fed, so whatever the device chose in its place is dropped like any choice of a replay.
 
 Invariant: `generated` only grows. A pause sets `next_position` back to 0 and nothing else of the request's past.
 """
@@ -10,7 +11,8 @@ import enum
 
 import attrs
 
-from ninfer.engine.types import EngineEvent, Plan, StopReason
+from ninfer.engine.scheduler.thinking import ThinkingWatch
+from ninfer.engine.types import EngineEvent, Plan, StopReason, Work
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +35,16 @@ class Leaving(enum.Enum):
     ENDED = "ended"
 
 
+class Phase(enum.Enum):
+    """Where a request is in the cycle of a pause."""
+
+    STEADY = "steady"
+    REPLAYING = "replaying"
+    """Paused, or not yet where it was."""
+    REBUILT = "rebuilt"
+    """Where it was; nothing new has been committed since."""
+
+
 @attrs.define(kw_only=True, eq=False)
 class Job:
     """The mutable state of one request."""
@@ -50,18 +62,29 @@ class Job:
     slot: int | None = None
     pages: tuple[int, ...] = ()
     next_position: int = 0
+    frontier: int = 0
+    """The first position that has not been committed, in this lane."""
     rebuild_to: int = 0
     """The frontier at the last pause: a replay runs up to here."""
+    phase: Phase = Phase.STEADY
+    pauses: int = 0
+    """How often it was told to give its lane up, for whatever reason."""
+    replayed_tokens: int = 0
     in_flight: int = 0
     """Dispatched units whose result has not come back."""
     generated: list[int] = attrs.field(factory=list)
     prompt_done: int = 0
     """Prompt tokens that were ever committed; progress is published only beyond this."""
+    thinking: ThinkingWatch | None = attrs.field(init=False)
     ready_s: float | None = None
     """When the pacing lets the next token be chosen; None until the first one could be."""
     leaving: Leaving | None = None
     outcome: EngineEvent | None = None
     """What to tell when it has left; None for a cancelled one, which nobody listens to."""
+
+    @thinking.default
+    def _watch(self) -> ThinkingWatch | None:
+        return None if self.plan.thinking is None else ThinkingWatch(self.plan.thinking)
 
     @property
     def admitted(self) -> bool:
@@ -72,6 +95,15 @@ class Job:
     def prefilling(self) -> bool:
         """Whether its next unit is a prefill chunk."""
         return self.next_position < len(self.prompt)
+
+    @property
+    def work(self) -> Work:
+        """What has been run for it so far."""
+        return Work(
+            prefilled_tokens=self.prompt_done,
+            generated_tokens=len(self.generated),
+            replayed_tokens=self.replayed_tokens,
+        )
 
     def chunk_end(self, chunk_tokens: int) -> int:
         """Where the next prefill chunk ends."""
@@ -96,6 +128,13 @@ class Job:
         index = end - len(self.prompt)
         return len(self.generated) <= index < self.limit_tokens
 
+    def due(self, token: int) -> tuple[int, ...]:
+        """The tokens that its thinking budget forces behind `token`, its latest one; whole or none (THINK-011)."""
+        if self.thinking is None or not self.thinking.take(token):
+            return ()
+        forced = self.thinking.budget.forced_tokens
+        return forced if len(self.generated) + len(forced) <= self.limit_tokens else ()
+
     def stop_reason(self, max_context_tokens: int) -> StopReason | None:
         """Why it is complete after its latest token, or None."""
         if self.generated and self.generated[-1] in self.plan.stop_tokens:
@@ -108,8 +147,9 @@ class Job:
 
     def rewind(self) -> None:
         """Forget where it was; what it has generated and published stays."""
-        self.rebuild_to = max(self.rebuild_to, self.next_position)
-        self.next_position = 0
+        self.rebuild_to = max(self.rebuild_to, self.frontier)
+        self.phase = Phase.REPLAYING
+        self.next_position = self.frontier = 0
         self.slot = None
         self.pages = ()
         self.leaving = None

@@ -1,7 +1,8 @@
 """Lanes and their memory: who is in, who was put out to make room, and the books of pages and slots.
 
 A lane is taken by `enter` and given back by `vacate`, never while a unit in flight uses it. Memory goes by age: room
-for a request is made by pausing younger ones, the youngest first. Knows nothing of units, results or events.
+for a request is made by pausing younger ones, the youngest first. Knows nothing of units and results, and only notes
+what becomes of the lanes of admitted requests.
 
 Invariants: `resident` and `paused` are in the order of arrival; exactly the residents own slots, only they own pages.
 """
@@ -10,6 +11,7 @@ import bisect
 
 from ninfer.engine.cache import LedgerError, PageLedger, SlotLedger, pages_for
 from ninfer.engine.scheduler.job import Job, Leaving
+from ninfer.engine.types import Transition
 
 
 def _age(job: Job) -> int:
@@ -25,6 +27,9 @@ class Lanes:
         self.resident: list[Job] = []
         self.paused: list[Job] = []
         self.pauses = 0
+        self.restores = 0
+        self.moves: list[tuple[Job, Transition]] = []
+        """What has happened since the scheduler last told about it."""
 
     @property
     def unpromised_pages(self) -> int:
@@ -46,6 +51,13 @@ class Lanes:
         bisect.insort(self.resident, job, key=_age)
         self.grow(job, pages)
 
+    def restore(self, job: Job, *, pages: int) -> None:
+        """Give a paused job a free lane again, and free pages to be replayed in."""
+        self.paused.remove(job)
+        self.enter(job, pages=pages)
+        self.restores += 1
+        self.moves.append((job, Transition.RESTORED))
+
     def grow(self, job: Job, pages: int) -> None:
         """Append free pages to the job's table."""
         if not self.pages.reserve(job.ticket, pages):
@@ -66,10 +78,16 @@ class Lanes:
             victim = next((other for other in younger if other.leaving is None), None)
             if victim is None:
                 return False
-            victim.leaving = Leaving.PAUSED
             self.pauses += 1
+            self.put_out(victim)
             self.vacate(victim)
         return True
+
+    def put_out(self, job: Job) -> None:
+        """Let `job` give its lane up as soon as it can."""
+        job.leaving = Leaving.PAUSED
+        job.pauses += 1
+        self.moves.append((job, Transition.PAUSE_STARTED))
 
     def vacate(self, job: Job) -> bool:
         """Take lane and memory from a job that leaves, once nothing in flight uses them. True if it has ended now."""
@@ -82,6 +100,7 @@ class Lanes:
             return True
         job.rewind()
         bisect.insort(self.paused, job, key=_age)
+        self.moves.append((job, Transition.PAUSED))
         return False
 
     def check(self) -> None:

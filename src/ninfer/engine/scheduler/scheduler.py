@@ -6,7 +6,10 @@ dispatched, so the next one is planned on top of it before its result is known. 
 
 Memory goes by age. A unit that lacks pages takes them from the youngest younger request, which is paused: it gives
 everything back once nothing of it is in flight, keeps its tokens, and is replayed later (D39). Whoever lacks pages
-keeps everybody younger from taking new ones meanwhile.
+keeps everybody younger from taking new ones meanwhile. A device that has lost its memory makes everybody be replayed.
+
+Tokens that a thinking budget forces are committed and published at once, and fed afterwards as a replay feeds its
+tokens: nothing samples them, and the round in flight that chose one in their place is dropped.
 
 Invariants: the oldest admitted request is never paused and always progresses; at most `lanes` younger requests are
 admitted past a waiting one that does not fit; a lane's pages and slot are free only when nothing in flight uses them.
@@ -16,7 +19,7 @@ import attrs
 
 from ninfer.engine.cache import LedgerError, pages_for
 from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
-from ninfer.engine.scheduler.job import UNPACED, Job, Leaving, Pacing
+from ninfer.engine.scheduler.job import UNPACED, Job, Leaving, Pacing, Phase
 from ninfer.engine.scheduler.lanes import Lanes
 from ninfer.engine.scheduler.plan import DecodeStep, Note, PrefillStep, Settled, StepPlan
 from ninfer.engine.types import (
@@ -32,8 +35,11 @@ from ninfer.engine.types import (
     Plan,
     Prompt,
     PromptProgress,
+    Rescheduled,
     Tokens,
+    Transition,
     UnitFailed,
+    Work,
 )
 
 
@@ -55,9 +61,19 @@ class _Turn:
 class _Counters:
     prefilled_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     replayed_tokens: int = 0
     decode_rounds: int = 0
     prefill_units: int = 0
+
+    @property
+    def work(self) -> Work:
+        """What has been run for everybody."""
+        return Work(
+            prefilled_tokens=self.prefilled_tokens,
+            generated_tokens=self.generated_tokens,
+            replayed_tokens=self.replayed_tokens,
+        )
 
 
 class Scheduler:
@@ -102,7 +118,7 @@ class Scheduler:
             return
         if job.admitted:
             job.leaving, job.outcome = Leaving.ENDED, None
-            self._vacate(job, [])
+            self._vacate(job, [], 0.0)
         else:
             (self._waiting if job in self._waiting else self._lanes.paused).remove(job)
             del self._jobs[ticket]
@@ -115,6 +131,7 @@ class Scheduler:
             self._grant(job, turn)
         for job in self._admit(turn):
             self._grant(job, turn)
+        self._tell_moves(turn.notes, now_s)
         decode = DecodeStep(tuple(turn.tickets), tuple(turn.rows)) if turn.rows else None
         return StepPlan(prefill=turn.prefill, decode=decode, notes=tuple(turn.notes), wake_s=turn.wake_s)
 
@@ -134,14 +151,14 @@ class Scheduler:
                     self._commit_prefill(job, step.unit, result, now_s, notes)
                 else:
                     self._commit_row(job, step.rows[row], result.tokens[row], now_s, notes)
-            self._vacate(job, notes)
+            self._vacate(job, notes, now_s)
         if isinstance(step, PrefillStep):
             self._counters.prefill_units += 1
         else:
             self._counters.decode_rounds += 1
         return Settled(notes=tuple(notes), live_rows=live, faulty_rows=faulty)
 
-    def fail(self, step: PrefillStep | DecodeStep, error: EngineError) -> Settled:
+    def fail(self, step: PrefillStep | DecodeStep, error: EngineError, now_s: float) -> Settled:
         """A unit came to nothing: its requests end with `error` and give back what they own."""
         notes: list[Note] = []
         live = 0
@@ -151,10 +168,23 @@ class Scheduler:
             if job.leaving is not Leaving.ENDED:
                 live += 1
                 self._end(job, Failed(error))
-            self._vacate(job, notes)
+            self._vacate(job, notes, now_s)
         return Settled(notes=tuple(notes), live_rows=live, faulty_rows=live)
 
-    def figures(self, *, compilations: int, recoveries: int) -> EngineFigures:
+    def lose(self, now_s: float) -> tuple[Note, ...]:
+        """The device holds nothing any more: no unit in flight has a result, and every resident is to be replayed.
+
+        What was planned and not dispatched counts as in flight; nobody may hand any of it back afterwards.
+        """
+        notes: list[Note] = []
+        for job in tuple(self._lanes.resident):
+            job.in_flight = 0
+            if job.leaving is None:
+                self._lanes.put_out(job)
+            self._vacate(job, notes, now_s)
+        return tuple(notes)
+
+    def figures(self, *, compilations: int, recoveries: int, losses: int = 0) -> EngineFigures:
         """The gauges and counters now; the worker adds what only it knows."""
         return EngineFigures(
             free_pages=self._lanes.pages.free_pages,
@@ -163,15 +193,20 @@ class Scheduler:
             total_slots=self._lanes.slots.total_slots,
             waiting_requests=len(self._waiting),
             resident_requests=len(self._lanes.resident),
+            prefilling_requests=sum(job.prefilling for job in self._lanes.resident),
+            replaying_requests=sum(job.phase is Phase.REPLAYING for job in self._lanes.resident),
             paused_requests=len(self._lanes.paused),
             prefilled_tokens=self._counters.prefilled_tokens,
             generated_tokens=self._counters.generated_tokens,
             replayed_tokens=self._counters.replayed_tokens,
             decode_rounds=self._counters.decode_rounds,
             prefill_units=self._counters.prefill_units,
+            forced_tokens=self._counters.forced_tokens,
             pauses=self._lanes.pauses,
+            restores=self._lanes.restores,
             compilations=compilations,
             recoveries=recoveries,
+            losses=losses,
         )
 
     def check(self) -> None:
@@ -206,8 +241,8 @@ class Scheduler:
             elif not lanes.make_room(job, need, slots=1):
                 turn.short = True
                 return
-            del lanes.paused[0]
-            lanes.enter(job, pages=need)
+            lanes.restore(job, pages=need)
+            self._rebuild(job)
 
     def _admit(self, turn: _Turn) -> list[Job]:
         """Give free lanes to waiting requests: the head first, at most `lanes` younger ones past each that waits."""
@@ -278,7 +313,7 @@ class Scheduler:
             # Not before its last token is known: it may be the one that ends the request well.
             if not job.in_flight:
                 self._end(job, Failed(_never_fits(need, self._lanes.pages.total_pages)))
-                self._vacate(job, turn.notes)
+                self._vacate(job, turn.notes, turn.now_s)
             return False
         if turn.short or not self._lanes.make_room(job, missing):
             turn.short = True
@@ -290,10 +325,10 @@ class Scheduler:
 
     def _commit_prefill(self, job: Job, unit: PrefillUnit, result: UnitResult, now_s: float, notes: list[Note]) -> None:
         end = unit.start + len(unit.tokens)
-        self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
+        self._advance(job, unit.start, end)
         new_tokens = max(0, end - max(unit.start, job.prompt_done))
         self._counters.prefilled_tokens += new_tokens
-        self._counters.replayed_tokens += len(unit.tokens) - new_tokens
+        self._count_replayed(job, len(unit.tokens) - new_tokens)
         if new_tokens:
             job.prompt_done = end
             notes.append((job.ticket, PromptProgress(end, now_s)))
@@ -304,17 +339,41 @@ class Scheduler:
 
     def _commit_row(self, job: Job, row: DecodeRow, token: int, now_s: float, notes: list[Note]) -> None:
         end = row.position + 1
-        self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
-        if end - len(job.prompt) < len(job.generated):
-            self._counters.replayed_tokens += 1
-        else:
+        self._advance(job, row.position, end)
+        if row.position < job.rebuild_to:
+            self._count_replayed(job, 1)
+        if end - len(job.prompt) == len(job.generated):
             self._choose(job, token, now_s, notes)
+
+    def _advance(self, job: Job, start: int, end: int) -> None:
+        """Positions from `start` to before `end` are committed."""
+        self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
+        job.frontier = end
+        if start >= job.rebuild_to and job.phase is not Phase.STEADY:
+            job.phase = Phase.STEADY
+            self._lanes.moves.append((job, Transition.RECOVERY_COMPLETE))
+        self._rebuild(job)
+
+    def _rebuild(self, job: Job) -> None:
+        if job.phase is Phase.REPLAYING and job.frontier >= job.rebuild_to:
+            job.phase = Phase.REBUILT
+            self._lanes.moves.append((job, Transition.REPLAY_COMPLETE))
+
+    def _count_replayed(self, job: Job, tokens: int) -> None:
+        job.replayed_tokens += tokens
+        self._counters.replayed_tokens += tokens
 
     def _choose(self, job: Job, token: int, now_s: float, notes: list[Note]) -> None:
         job.generated.append(token)
         self._counters.generated_tokens += 1
         notes.append((job.ticket, Tokens((token,), now_s)))
         self._finish_if_complete(job)
+        if job.leaving is not Leaving.ENDED and (forced := job.due(token)):
+            job.generated += forced
+            self._counters.generated_tokens += len(forced)
+            self._counters.forced_tokens += len(forced)
+            notes.append((job.ticket, Tokens(forced, now_s, forced=True)))
+            self._finish_if_complete(job)
 
     def _finish_if_complete(self, job: Job) -> None:
         reason = job.stop_reason(self._limits.max_context_tokens)
@@ -324,12 +383,22 @@ class Scheduler:
     def _end(self, job: Job, outcome: EngineEvent) -> None:
         job.leaving, job.outcome = Leaving.ENDED, outcome
 
-    def _vacate(self, job: Job, notes: list[Note]) -> None:
+    def _vacate(self, job: Job, notes: list[Note], now_s: float) -> None:
         """Let a job go that leaves, if nothing of it is in flight; whoever has ended is told so then, not before."""
-        if self._lanes.vacate(job):
+        gone = self._lanes.vacate(job)
+        self._tell_moves(notes, now_s)
+        if gone:
             del self._jobs[job.ticket]
             if job.outcome is not None:
                 notes.append((job.ticket, job.outcome))
+
+    def _tell_moves(self, notes: list[Note], now_s: float) -> None:
+        for job, transition in self._lanes.moves:
+            event = Rescheduled(
+                transition=transition, pause=job.pauses, own=job.work, everybody=self._counters.work, at_s=now_s
+            )
+            notes.append((job.ticket, event))
+        self._lanes.moves.clear()
 
 
 def _tickets(step: PrefillStep | DecodeStep) -> tuple[int, ...]:
