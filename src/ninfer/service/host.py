@@ -22,6 +22,8 @@ class ProtocolFlags:
     """Most Responses that are stored (RSTORE-002)."""
     response_store_max_mib: int = 256
     """What stored Responses and the Items behind them may take in all."""
+    check_events: bool = False
+    """Judge the order of every event before it is sent: a stream that breaks the rules fails instead."""
 
 
 class ProtocolHost(Interface):

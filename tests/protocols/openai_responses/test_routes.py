@@ -10,6 +10,7 @@ import trio.testing
 
 from ninfer.conversation import CallMade, EngineUnavailable, FinishReason, QueueTimeout, Started, TextDelta, ToolCall
 from ninfer.protocols.openai_responses import OpenAIResponses
+from ninfer.protocols.openai_responses.encode import Answer, WireEvent
 from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.store import OVERFLOW_CODE
 from ninfer.server.app import create_app
@@ -97,6 +98,23 @@ async def test_stream_and_aggregate_say_the_same() -> None:
 @contract("RESP-002")
 async def test_another_model() -> None:
     assert error_of(await House().create(model="gpt-5.5")) == (404, "model_not_found", "model")
+
+
+class Odd(Answer):
+    """Says that an Item is there before it says so."""
+
+    def open(self) -> list[WireEvent]:
+        return super().open()[::-1]
+
+
+@pytest.mark.parametrize("check", [False, True])
+async def test_a_server_that_checks_its_events(check: bool, caplog: pytest.LogCaptureFixture) -> None:
+    house = House(check_events=check)
+    assert events_of((await house.create(stream=True)).body)[-1]["type"] == "response.completed"
+    house.protocol.new_answer = Odd
+    answer = await house.create(stream=True)
+    assert (answer.status, b"response.completed" in answer.body) == ((500, False) if check else (200, True))
+    assert ("begins with" in caplog.text) == check
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -4,7 +4,7 @@
     for event in events: checker.take(event)       # OutOfOrder says what is wrong
     checker.end()
 
-For tests, and for a look at a stream that a client dislikes. It knows the grammar of events and nothing of how they
+For tests, and for a server with `--check-events`. It knows the grammar of events and nothing of how they
 are made: it shares no code with `encode`.
 """
 

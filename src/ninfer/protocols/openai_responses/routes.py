@@ -17,6 +17,7 @@ from ninfer.protocols.openai_responses.decode import ResponsesCall, decode
 from ninfer.protocols.openai_responses.echo import echoed_fields
 from ninfer.protocols.openai_responses.encode import Answer, Head, WireEvent, frame
 from ninfer.protocols.openai_responses.items import new_id, own_items
+from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.resources import Resources
 from ninfer.protocols.openai_responses.store import Context, ResponseStore, StoredResponse
 from ninfer.protocols.plugin import Call, FrameSink, Route, WireError
@@ -35,6 +36,7 @@ class OpenAIResponses:
 
     name = "openai_responses"
     request_id_header = "x-request-id"
+    new_answer = Answer
 
     def __init__(self, host: ProtocolHost) -> None:
         self.host = host
@@ -67,7 +69,7 @@ class OpenAIResponses:
         head = Head(
             id=new_id("resp"), created_at=int(time.time()), model=self.host.model.id, echoed=echoed_fields(asked)
         )
-        answer = Answer(
+        answer = self.new_answer(
             head, summary=asked.summary is not None, mirror=asked.mirrors_reasoning, origin=asked.table.origin
         )
         if asked.wire.stream:
@@ -117,6 +119,7 @@ class _Stream:
     call: Call
     asked: ResponsesCall
     answer: Answer
+    _checker: OrderChecker = attrs.field(factory=OrderChecker)
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
     _last_s: float = attrs.field(factory=trio.current_time)
 
@@ -149,6 +152,8 @@ class _Stream:
 
     async def _send(self, sink: FrameSink, events: Sequence[WireEvent]) -> None:
         for event in events:
+            if self.protocol.host.flags.check_events:
+                self._checker.take(event)
             await sink.send(frame(event))
             self._last_s = trio.current_time()
 
