@@ -143,7 +143,7 @@ def test_draws_have_the_right_distribution(sampling: Sampling) -> None:
     possible = expected > 0
     assert not found[~possible].any()
     free = int(possible.sum()) - 1
-    assert free >= 5
+    assert free >= 4
     critical = free * (1 - 2 / (9 * free) + 3.09 * (2 / (9 * free)) ** 0.5) ** 3  # Wilson and Hilferty
     assert float(((found - expected)[possible] ** 2 / expected[possible]).sum()) < critical
 

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.elementary import exp, sigmoid
 from ninfer.engine.model.norms import rms_norm
-from ninfer.engine.model.reduce import linear, tree_sum
+from ninfer.engine.model.reduce import linear, rounded, tree_sum
 from ninfer.engine.model.rotary import rotate
 from ninfer.engine.model.weights import AttentionWeights
 from ninfer.engine.types import PAGE_TOKENS
@@ -55,7 +56,7 @@ def project(
 
 def finish(weights: AttentionWeights, attended: jax.Array, gate: jax.Array) -> jax.Array:
     """Gate and project: attended [..., kv, g, d], gate [..., kv * g * d] -> [..., H]."""
-    return linear(attended.reshape(gate.shape) * jax.nn.sigmoid(gate), weights.o_proj)
+    return linear(attended.reshape(gate.shape) * sigmoid(gate), weights.o_proj)
 
 
 def write_pool(pool: jax.Array, rows: jax.Array, pages: jax.Array, offsets: jax.Array) -> jax.Array:
@@ -73,6 +74,11 @@ class _Softmax(NamedTuple):
     @classmethod
     def start(cls, shape: tuple[int, ...], width: int) -> "_Softmax":
         return cls(jnp.full(shape, _HIDDEN), jnp.zeros(shape), jnp.zeros((*shape, width)))
+
+    def moved(self, best: jax.Array, total: jax.Array, mixed: jax.Array) -> "_Softmax":
+        """With one page more, whose sums are relative to the new best."""
+        keep = exp(self.best - best)
+        return _Softmax(best, rounded(self.total * keep) + total, rounded(self.mixed * keep[..., None]) + mixed)
 
     def result(self) -> jax.Array:
         return self.mixed / self.total[..., None]
@@ -106,15 +112,10 @@ def attend_prompt(
             scores = jnp.einsum("krd,ckd->krc", own, key)
             scores = jnp.where(visible, scores, _HIDDEN)
             best = jnp.maximum(state.best, jnp.max(scores, axis=-1))
-            shares = jnp.where(visible, jnp.exp(scores - best[..., None]), 0.0)
+            shares = jnp.where(visible, exp(scores - best[..., None]), 0.0)
             # Stale memory behind the last token may hold anything: 0 * NaN is NaN.
             value = jnp.where((seen <= last)[:, None, None], value, 0.0)
-            keep = jnp.exp(state.best - best)
-            return _Softmax(
-                best,
-                state.total * keep + tree_sum(shares),
-                state.mixed * keep[..., None] + jnp.einsum("krc,ckd->krd", shares, value),
-            )
+            return state.moved(best, tree_sum(shares), jnp.einsum("krc,ckd->krd", shares, value))
 
         done: _Softmax = lax.fori_loop(0, last // PAGE_TOKENS + 1, page, _Softmax.start(own.shape[:-1], width))
         filled: jax.Array = lax.dynamic_update_index_in_dim(out, done.result(), index, 0)
@@ -144,11 +145,10 @@ def attend_rows(
         scores = tree_sum(query[:, :, :, None, :] * key[:, :, None, :, :])  # [R, kv, g, 64]
         scores = jnp.where(visible[:, None, None, :], scores, _HIDDEN)
         best = jnp.maximum(state.best, jnp.max(scores, axis=-1))
-        shares = jnp.where(visible[:, None, None, :], jnp.exp(scores - best[..., None]), 0.0)
+        shares = jnp.where(visible[:, None, None, :], exp(scores - best[..., None]), 0.0)
         value = jnp.where(visible[:, None, :, None], value, 0.0)
-        keep = jnp.exp(state.best - best)
         mixed = tree_sum(shares[..., None] * value[:, :, None, :, :], axis=-2)
-        return _Softmax(best, state.total * keep + tree_sum(shares), state.mixed * keep[..., None] + mixed)
+        return state.moved(best, tree_sum(shares), mixed)
 
     walked = jnp.max(positions) // PAGE_TOKENS + 1
     done: _Softmax = lax.fori_loop(0, walked, page, _Softmax.start(query.shape[:-1], query.shape[-1]))

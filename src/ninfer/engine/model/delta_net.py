@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ninfer.engine.model.config import CONV_TAPS, TextConfig
+from ninfer.engine.model.elementary import exp, sigmoid, silu, softplus
 from ninfer.engine.model.norms import gated_rms_norm, l2_normalise
-from ninfer.engine.model.reduce import linear, tree_sum
+from ninfer.engine.model.reduce import linear, rounded, tree_sum
 from ninfer.engine.model.weights import DeltaNetWeights
 from ninfer.engine.types import PAGE_TOKENS
 
@@ -52,12 +53,12 @@ class Heads(NamedTuple):
 def project(weights: DeltaNetWeights, x: jax.Array) -> Gates:
     """Everything that is linear in x [..., H], and the two gates made of it."""
     a = linear(x, weights.in_proj_a).astype(jnp.float32)
-    rate = jnp.exp(weights.a_log.astype(jnp.float32))
+    rate = exp(weights.a_log.astype(jnp.float32))
     return Gates(
         mixed=linear(x, weights.in_proj_qkv),
         z=linear(x, weights.in_proj_z),
-        log_decay=-rate * jax.nn.softplus(a + weights.dt_bias.astype(jnp.float32)),
-        beta=jax.nn.sigmoid(linear(x, weights.in_proj_b).astype(jnp.float32)),
+        log_decay=rounded(-rate * softplus(a + weights.dt_bias.astype(jnp.float32))),
+        beta=sigmoid(linear(x, weights.in_proj_b).astype(jnp.float32)),
     )
 
 
@@ -66,10 +67,10 @@ def convolve(weights: DeltaNetWeights, mixed: jax.Array, tail: jax.Array) -> jax
     joined = join_tail(mixed, tail)
     tokens = mixed.shape[-2]
     taps = weights.conv1d.astype(mixed.dtype)
-    total = lax.slice_in_dim(joined, 0, tokens, axis=-2) * taps[:, 0]
+    total = rounded(lax.slice_in_dim(joined, 0, tokens, axis=-2) * taps[:, 0])
     for tap in range(1, CONV_TAPS):
-        total = total + lax.slice_in_dim(joined, tap, tap + tokens, axis=-2) * taps[:, tap]
-    return jax.nn.silu(total)
+        total = total + rounded(lax.slice_in_dim(joined, tap, tap + tokens, axis=-2) * taps[:, tap])
+    return silu(total)
 
 
 def join_tail(mixed: jax.Array, tail: jax.Array) -> jax.Array:
@@ -100,9 +101,9 @@ def recurrent_step(
 ) -> tuple[jax.Array, jax.Array]:
     """One token per lane: state [R, Hv, dk, dv], heads and gates of [R] rows -> output [R, Hv, dv], new state."""
     key = heads.key[..., None]
-    state = state * jnp.exp(log_decay)[..., None, None]
+    state = rounded(state * exp(log_decay)[..., None, None])
     change = beta[..., None] * (heads.value - tree_sum(state * key, axis=-2))
-    state = state + key * change[..., None, :]
+    state = state + rounded(key * change[..., None, :])
     return tree_sum(state * heads.query[..., None], axis=-2), state
 
 

@@ -2,17 +2,17 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from ninfer.engine.model.reduce import tree_sum
+from ninfer.engine.model.elementary import silu
+from ninfer.engine.model.reduce import rounded, tree_sum
 
 L2_EPSILON = 1e-6
 """Added to the squared length of delta-rule queries and keys."""
 
 
 def _unit_rms(x: jax.Array, eps: float) -> jax.Array:
-    mean_square = tree_sum(x * x) * (1.0 / x.shape[-1])
-    return x * lax.rsqrt(mean_square + eps)[..., None]
+    mean_square = rounded(tree_sum(x * x) * (1.0 / x.shape[-1]))
+    return x / jnp.sqrt(mean_square + eps)[..., None]
 
 
 def rms_norm(x: jax.Array, weight: jax.Array, eps: float) -> jax.Array:
@@ -23,9 +23,9 @@ def rms_norm(x: jax.Array, weight: jax.Array, eps: float) -> jax.Array:
 def gated_rms_norm(x: jax.Array, gate: jax.Array, weight: jax.Array, eps: float) -> jax.Array:
     """x [..., n] with plain gain weight [n], times silu(gate [..., n]): the delta net's output norm."""
     normed = _unit_rms(x.astype(jnp.float32), eps) * weight.astype(jnp.float32)
-    return (normed * jax.nn.silu(gate.astype(jnp.float32))).astype(gate.dtype)
+    return (normed * silu(gate.astype(jnp.float32))).astype(gate.dtype)
 
 
 def l2_normalise(x: jax.Array) -> jax.Array:
     """x [..., n] float32, divided by its length."""
-    return x * lax.rsqrt(tree_sum(x * x) + L2_EPSILON)[..., None]
+    return x / jnp.sqrt(tree_sum(x * x) + L2_EPSILON)[..., None]

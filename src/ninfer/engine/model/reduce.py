@@ -1,12 +1,16 @@
 """Products and sums whose bits depend on nothing but their own length (architecture, rule 8).
 
-XLA on the CPU picks another algorithm for a product with one row, and another order for a reduction whose total size
-reaches a few thousand elements. So a neighbour in the batch could change a row's bits; these two functions prevent it.
+XLA on the CPU picks another algorithm for a product with one row, another order for a reduction whose total size
+reaches a few thousand elements, and other borders between kernels for other batch sizes. So a neighbour in the batch
+could change a row's bits; these three functions prevent it.
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+_LOWEST = -3.38e38
+"""Near the lowest finite number of float32 and of bfloat16."""
 
 
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
@@ -22,8 +26,27 @@ def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     return product[:count].reshape(*x.shape[:-1], weight.shape[0])
 
 
+@jax.custom_jvp
+def rounded(x: jax.Array) -> jax.Array:
+    """x itself, rounded to its own precision before anything is added to it. Wrap each product that goes into a sum.
+
+    LLVM turns a product and a sum in one kernel into a fused multiply-add, which rounds once; whether they are in one
+    kernel depends on the batch size. It cannot do so across a maximum that it cannot remove. (Values below -3.38e38
+    are raised to it.)
+    """
+    return jnp.maximum(x, _LOWEST)
+
+
+@rounded.defjvp
+def _rounded_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    return rounded(*primals), tangents[0]
+
+
 def tree_sum(x: jax.Array, axis: int = -1) -> jax.Array:
-    """Sum of x over one axis by halves: x[i] + x[i + n/2], again and again. Differentiable, also in reverse."""
+    """Sum of x over one axis by halves: x[i] + x[i + n/2], again and again. Differentiable, also in reverse.
+
+    The terms may be products: they are rounded first.
+    """
     return _tree_sum(x, axis % x.ndim)
 
 
@@ -40,7 +63,7 @@ def _halve(x: jax.Array, axis: int) -> jax.Array:
 def _tree_sum(x: jax.Array, axis: int) -> jax.Array:
     @jax.custom_jvp
     def total(x: jax.Array) -> jax.Array:
-        return _halve(x, axis)
+        return _halve(rounded(x), axis)
 
     @total.defjvp
     def _derivative(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.reduce import rounded
+from ninfer.engine.model.yarn import attention_scale, stretched_frequencies
 
 
 def pair_axes(config: TextConfig) -> np.ndarray:
@@ -22,11 +24,21 @@ def pair_axes(config: TextConfig) -> np.ndarray:
 
 def rotary_tables(config: TextConfig, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Cosines and sines, float32 [..., rotary_dims / 2], of int32 positions [3, ...], one row per axis."""
-    exponents = np.arange(0, config.rotary_dims, 2, dtype=np.float32) / np.float32(config.rotary_dims)
-    frequencies = jnp.asarray((1.0 / np.float32(config.rope_theta) ** exponents).astype(np.float32))
     by_pair = jnp.moveaxis(positions[pair_axes(config)], 0, -1)
-    angles = by_pair.astype(jnp.float32) * frequencies
-    return jnp.cos(angles), jnp.sin(angles)
+    angles = rounded(by_pair.astype(jnp.float32) * jnp.asarray(_frequencies(config)))
+    if config.rope_yarn_factor == 1.0:
+        return jnp.cos(angles), jnp.sin(angles)
+    scale = jnp.float32(attention_scale(config.rope_yarn_factor))
+    return jnp.cos(angles) * scale, jnp.sin(angles) * scale
+
+
+def _frequencies(config: TextConfig) -> np.ndarray:
+    """Angle per position of each pair, float32 [rotary_dims / 2]. Without YaRN not a bit of it may change."""
+    if config.rope_yarn_factor != 1.0:
+        return stretched_frequencies(config)
+    exponents = np.arange(0, config.rotary_dims, 2, dtype=np.float32) / np.float32(config.rotary_dims)
+    frequencies: np.ndarray = (1.0 / np.float32(config.rope_theta) ** exponents).astype(np.float32)
+    return frequencies
 
 
 def text_positions(positions: jax.Array) -> jax.Array:
@@ -39,4 +51,8 @@ def rotate(x: jax.Array, tables: tuple[jax.Array, jax.Array]) -> jax.Array:
     cos, sin = (table[..., None, :].astype(x.dtype) for table in tables)
     half = cos.shape[-1]
     first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+
+    def turned(along: jax.Array, across: jax.Array) -> jax.Array:
+        return rounded(along * cos) - rounded(across * sin)
+
+    return jnp.concatenate([turned(first, second), turned(second, -first), rest], axis=-1)

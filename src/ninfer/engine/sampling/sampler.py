@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ninfer.engine.model.reduce import tree_sum
+from ninfer.engine.model.elementary import exp
+from ninfer.engine.model.reduce import rounded, tree_sum
 from ninfer.engine.sampling.counter_random import Purpose, uniform
 from ninfer.engine.types import MAX_CANDIDATES
 
@@ -52,7 +53,7 @@ class Chosen(NamedTuple):
 def penalise(logits: jax.Array, counts: jax.Array, rows: SamplerRows) -> jax.Array:
     """logits float32 [R, V] less presence (once) and frequency (each time) of generated tokens, counts int32 [R, V]."""
     presence = rows.presence_penalty[:, None] * (counts > 0).astype(jnp.float32)
-    frequency = rows.frequency_penalty[:, None] * counts.astype(jnp.float32)
+    frequency = rounded(rows.frequency_penalty[:, None] * counts.astype(jnp.float32))
     return logits - (presence + frequency)
 
 
@@ -63,7 +64,7 @@ def candidate_weights(best: jax.Array, rows: SamplerRows) -> jax.Array:
     allowed = (rank[None, :] < limit[:, None]) & (best > -jnp.inf)
     temperature = jnp.where(rows.temperature > 0, rows.temperature, 1.0)
     scaled = (best - best[:, :1]) / temperature[:, None]
-    weights = jnp.where(allowed, jnp.exp(scaled), 0.0)
+    weights = jnp.where(allowed, exp(scaled), 0.0)
     weights = weights / tree_sum(weights)[:, None]
     weights = jnp.where(weights >= rows.min_p[:, None] * weights[:, :1], weights, 0.0)
     before = jnp.pad(_running_sum(weights)[:, :-1], ((0, 0), (1, 0)))
