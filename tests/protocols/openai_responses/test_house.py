@@ -1,0 +1,63 @@
+"""Responses over the real request path and the scripted engine: what is counted, and what a chain renders."""
+
+from typing import Any
+
+import pytest
+
+from ninfer.protocols.openai_responses import OpenAIResponses
+from ninfer.server.app import create_app
+from tests.fakes.server import post_json
+from tests.fuzz.house import MODEL, open_house
+from tests.protocols.openai_responses.test_routes import events_of
+
+contract = pytest.mark.contract
+
+
+async def posted(app: Any, path: str, **members: object) -> Any:
+    answer = await post_json(app, f"/v1/responses{path}", {"model": MODEL, **members})
+    assert answer.status == 200, answer.body
+    return answer
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"input": "[[say:hello]]"},
+        {"input": [{"role": "user", "content": "[[say:hello]]"}], "instructions": "Be brief."},
+        {"input": "[[say:hello]]", "reasoning": {"effort": "none"}},
+    ],
+)
+@contract("RTOK-001", "RTOK-004")
+async def test_the_count_is_what_creation_uses(members: dict[str, Any]) -> None:
+    async with open_house() as house:
+        app = create_app(house.service, (OpenAIResponses(house.service),))
+        made = (await posted(app, "", **members)).json()
+        counted = (await posted(app, "/input_tokens", **members)).json()
+        assert counted == {"object": "response.input_tokens", "input_tokens": made["usage"]["input_tokens"]}
+        follow = {"input": "[[say:bye]]", "previous_response_id": made["id"]}
+        second = (await posted(app, "", **follow)).json()
+        again = (await posted(app, "/input_tokens", **follow)).json()
+        assert again["input_tokens"] == second["usage"]["input_tokens"] > counted["input_tokens"]
+        assert made["output"][-1]["content"][0]["text"].strip() == "hello"
+
+
+@contract("ROBJ-015", "ROBJ-013")
+async def test_reasoning_is_counted_where_it_is_written() -> None:
+    async with open_house() as house:
+        app = create_app(house.service, (OpenAIResponses(house.service),))
+        answer = await posted(app, "", input="[[think]] [[say:done]]", stream=True)
+        last = events_of(answer.body)[-1]["response"]
+        assert [item["type"] for item in last["output"]] == ["reasoning", "message"]
+        usage = last["usage"]
+        assert 0 < usage["output_tokens_details"]["reasoning_tokens"] < usage["output_tokens"]
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+
+@contract("ERR-012", "RESP-021")
+async def test_input_that_does_not_fit() -> None:  # RSP-10
+    async with open_house() as house:
+        app = create_app(house.service, (OpenAIResponses(house.service),))
+        answer = await post_json(app, "/v1/responses", {"model": MODEL, "input": "long " * 5000, "stream": True})
+        error = answer.json()["error"]
+        assert (answer.status, error["code"]) == (400, "context_length_exceeded")
+        assert "4096" in error["message"]
