@@ -1,5 +1,6 @@
 """The device thread's loop, stepped by hand over the fake device: order of calls, drops, cancels, failures."""
 
+import itertools
 import logging
 import queue
 
@@ -16,8 +17,11 @@ from ninfer.engine.types import (
     Finished,
     Plan,
     Prompt,
+    PromptProgress,
+    Rescheduled,
     StopReason,
     Tokens,
+    Transition,
     UnitFailed,
 )
 from ninfer.engine.worker import MOST_RECOVERIES, Close
@@ -133,15 +137,18 @@ def test_a_request_cancelled_while_it_waits_is_never_run() -> None:
     assert made.tokens(first) == undisturbed(prompt(10), plan(20))
 
 
-def raising(error: Exception, *, where: str, times: int = 1, kind: Kind = "decode") -> object:
-    """A fault in the first `times` units of `kind`."""
-    left = [times]
+def raising(
+    error: Exception, *, where: str, times: int = 1, kind: Kind = "decode", skip: int = 0, loses: bool = False
+) -> object:
+    """A fault in the first `times` units of `kind` after `skip` others."""
+    count = itertools.count()
 
     def fault(unit: int, of: Kind) -> InjectedFault:
-        if of != kind or not left[0]:
+        if of != kind or not skip <= next(count) < skip + times:
             return NO_FAULT
-        left[0] -= 1
-        return InjectedFault(on_dispatch=error) if where == "dispatch" else InjectedFault(on_read=error)
+        if where == "dispatch":
+            return InjectedFault(on_dispatch=error, loses_memory=loses)
+        return InjectedFault(on_read=error, loses_memory=loses)
 
     return fault
 
@@ -207,6 +214,100 @@ def test_rows_that_are_not_finite_fail_alone() -> None:
     made.finish()
     assert isinstance(made.last(tickets[0]), Failed)
     assert made.tokens(tickets[1]) == undisturbed(prompt(20, 1), plan(9))
+
+
+@pytest.mark.contract("LIFE-022", "SCHED-010", "D39")
+@pytest.mark.parametrize("where", ["dispatch", "read"])
+@pytest.mark.parametrize("kind", ["prefill", "decode"])
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_a_unit_that_takes_the_memory_with_it_ends_nobody_else(where: str, kind: Kind, number: int) -> None:
+    """Everybody but the failed unit's own requests is replayed, and nobody hears anything twice."""
+    count = iter(range(1000))
+
+    def fault(unit: int, of: Kind) -> InjectedFault:
+        if of != kind or next(count) != number:
+            return NO_FAULT
+        error = MemoryError("5 bytes")
+        at_dispatch = where == "dispatch"
+        return InjectedFault(
+            on_dispatch=error if at_dispatch else None, on_read=None if at_dispatch else error, loses_memory=True
+        )
+
+    made = engine(lanes=3, chunk_tokens=64, fault=fault)
+    tickets = [made.submit(prompt(20 + 60 * salt, salt), plan(12, seed=salt)) for salt in range(5)]
+    made.step()
+    made.finish()
+    whole = [undisturbed(prompt(20 + 60 * salt, salt), plan(12, seed=salt)) for salt in range(5)]
+    failed = [isinstance(made.last(ticket), Failed) for ticket in tickets]
+    assert 1 <= sum(failed) <= (1 if kind == "prefill" else 3)
+    for ticket, has_failed, tokens in zip(tickets, failed, whole, strict=True):
+        heard = made.tokens(ticket)
+        assert heard == (tokens[: len(heard)] if has_failed else tokens)
+        progress = [event.processed_tokens for event in made.events[ticket] if isinstance(event, PromptProgress)]
+        assert progress == sorted(set(progress))
+    figures = made.worker.figures
+    assert (figures.recoveries, figures.losses) == (1, 1)
+    assert nothing_is_owned(made)
+
+
+@pytest.mark.contract("SCHED-012")
+def test_what_is_told_of_a_replay_after_a_loss() -> None:
+    fault = raising(MemoryError("5 bytes"), where="read", kind="prefill", loses=True, skip=1)
+    made = engine(lanes=2, fault=fault)
+    ticket = made.submit(prompt(100), plan(30))
+    made.step(8)
+    made.submit(prompt(10, 1), plan(5))
+    made.finish()
+    moves = [event for event in made.events[ticket] if isinstance(event, Rescheduled)]
+    assert [event.transition for event in moves] == list(Transition)
+    assert {event.pause for event in moves} == {1}
+    assert [event.own.replayed_tokens for event in moves] == [0, 0, 0, *[moves[3].own.replayed_tokens] * 2]
+    assert 100 < moves[3].own.replayed_tokens < 110
+    assert made.worker.figures.restores == 1
+    assert made.worker.figures.pauses == 0
+
+
+def test_the_ninth_loss_in_a_row_stops_the_engine() -> None:
+    fault = raising(MemoryError("5 bytes"), where="read", kind="prefill", loses=True, times=100)
+    made = engine(fault=fault)
+    for salt in range(12):
+        made.submit(prompt(20, salt), plan(0))
+    with pytest.raises(EngineStopped, match="9 units in a row have failed"):
+        made.run_until(lambda: False, most_steps=100)
+    assert made.device.losses == 8
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (MemoryError("5 bytes"), EngineStopped, "the device's memory could not be made again: 5 bytes"),
+        (RuntimeError("JaxRuntimeError"), EngineStopped, "the worker crashed: JaxRuntimeError"),
+        (DeviceLost("gone"), DeviceLost, "gone"),
+    ],
+)
+def test_a_device_that_does_not_recover_ends_the_engine(
+    error: Exception, kind: type[EngineStopped], message: str
+) -> None:
+    fault = raising(MemoryError("1 byte"), where="read", loses=True)
+    made = engine(fault=fault, recover_error=error)
+    made.submit(prompt(20), plan(9))
+    with pytest.raises(EngineStopped) as stopped:
+        made.worker.run()
+    assert type(stopped.value) is kind
+    assert str(stopped.value) == message
+
+
+def test_a_loss_that_leaves_only_waiting_requests_is_no_standstill() -> None:
+    fault = raising(MemoryError("5 bytes"), where="read", kind="prefill", loses=True)
+    made = engine(fault=fault)
+    first = made.submit(prompt(20), plan(9))
+    made.step()
+    second = made.submit(prompt(20, 1), plan(9))
+    made.worker.cancel(first)
+    made.step()
+    made.finish()
+    assert made.tokens(second) == undisturbed(prompt(20, 1), plan(9))
+    assert made.worker.figures.recoveries == 0
 
 
 def faults_but(successes: set[int]) -> object:

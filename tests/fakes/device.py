@@ -59,6 +59,9 @@ class DeviceCall:
 class InjectedFault:
     """What goes wrong with a unit: an exception on dispatch or on read, or rows whose logits are not finite."""
 
+    loses_memory: bool = False
+    """The exception takes all of the device's memory with it."""
+
     on_dispatch: Exception | None = None
     on_read: Exception | None = None
     faulty_rows: frozenset[int] = frozenset()
@@ -75,6 +78,8 @@ class FakePending:
     call: DeviceCall
     result: UnitResult
     fault: InjectedFault
+    epoch: int = 0
+    """How often the memory had been lost when it was dispatched."""
     was_read: bool = False
 
     def read(self) -> UnitResult:
@@ -85,7 +90,9 @@ class FakePending:
         if self.device.gate is not None:
             self.device.gate.acquire()
         self.device.calls.append(attrs.evolve(self.call, action="read"))
+        self.device.check_memory(self.epoch)
         if self.fault.on_read is not None:
+            self.device.lost |= self.fault.loses_memory
             raise self.fault.on_read
         return self.result
 
@@ -107,6 +114,10 @@ class FakeDevice:
     compilations: int = 0
     calls: list[DeviceCall] = attrs.field(factory=list)
     prepared_by: threading.Thread | None = None
+    recover_error: Exception | None = None
+    lost: bool = False
+    """The memory is gone; `recover` brings an empty one."""
+    losses: int = 0
 
     _states: dict[int, int] = attrs.field(factory=dict)  # slot -> hash of its tokens
     _lengths: dict[int, int] = attrs.field(factory=dict)  # slot -> tokens that went through it
@@ -132,7 +143,7 @@ class FakeDevice:
         for offset, token in enumerate(unit.tokens):
             self._feed(unit.slot, unit.pages, unit.start + offset, token)
         tokens = () if unit.sample is None else (self._sample(unit.slot, unit.sample),)
-        return FakePending(self, call, UnitResult(tokens, fault.faulty_rows), fault)
+        return FakePending(self, call, UnitResult(tokens, fault.faulty_rows), fault, self.losses)
 
     def decode(self, rows: tuple[DecodeRow, ...]) -> FakePending:
         """Run one round at once; its result waits to be read."""
@@ -147,12 +158,30 @@ class FakeDevice:
                 raise FakeRuleBroken(f"slot {row.slot} has chosen no token to feed")
             self._feed(row.slot, row.pages, row.position, token)
             tokens.append(self._sample(row.slot, row.sample))
-        return FakePending(self, call, UnitResult(tuple(tokens), fault.faulty_rows), fault)
+        return FakePending(self, call, UnitResult(tuple(tokens), fault.faulty_rows), fault, self.losses)
+
+    def recover(self) -> bool:
+        """Empty memory for lost memory."""
+        if not self.lost:
+            return False
+        if self.recover_error is not None:
+            raise self.recover_error
+        for memory in (self._states, self._lengths, self._chosen, self._memory):
+            memory.clear()
+        self.lost, self.losses = False, self.losses + 1
+        return True
+
+    def check_memory(self, epoch: int) -> None:
+        """Raise if the memory of a unit of `epoch` is gone."""
+        if self.lost or epoch != self.losses:
+            raise FakeRuleBroken("a unit whose memory is lost")
 
     def _begin(self, kind: Kind, slots: tuple[int, ...]) -> tuple[DeviceCall, InjectedFault]:
         unit, self._units = self._units, self._units + 1
         fault = self.fault(unit, kind)
+        self.check_memory(self.losses)
         if fault.on_dispatch is not None:
+            self.lost |= fault.loses_memory
             raise fault.on_dispatch
         if not all(0 <= slot < self.total_slots for slot in slots):
             raise FakeRuleBroken(f"slots {slots} of {self.total_slots}")

@@ -97,3 +97,11 @@ class Device(Protocol):
     def decode(self, rows: tuple[DecodeRow, ...]) -> Pending:
         """Dispatch one decode round over `rows`, 1 to the number of lanes; slots are distinct."""
         ...
+
+    def recover(self) -> bool:
+        """Called after `prefill`, `decode` or `read` has raised: whether the memory is lost with that unit.
+
+        If so, it is allocated afresh, all pages and slots are empty, and units that are still in flight must not be
+        read. If not, nothing but the unit's own effects is missing. Waits for the device; raises what it raises.
+        """
+        ...

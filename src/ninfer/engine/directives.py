@@ -10,7 +10,8 @@ Directives stand in the last user turn that has any, as `[[kind]]`, `[[kind:argu
     pad:N                   N more words after the answer
     trunc                   stop at an output limit where the answer ends, instead of a stop token
     slow:MS, pace:MS        wait before the first token; wait between tokens
-    err[:KIND]              fail before the first token: a failed check, or KIND oom, device, crash
+    err[:KIND]              fail before the first token: a failed check, or KIND oom, lost (the same, and the device's
+                            memory with it), device, crash
     miderr, drop            fail after a few tokens
     ka, ping                nothing: keep-alives are sent by the server whenever a request is slow
 
@@ -27,7 +28,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-Fault: TypeAlias = Literal["check", "oom", "device", "crash"]
+Fault: TypeAlias = Literal["check", "oom", "lost", "device", "crash"]
 
 GREETING = "pong. Hello from the engine without a model, in small pieces."
 THOUGHT = "Let me think about that."
@@ -38,7 +39,7 @@ TOKENS_BEFORE_ERROR = 3
 
 _DIRECTIVE = re.compile(r"\[\[(?P<kind>[a-z]+)(?::(?P<argument>[^\s\]{]+))?\s*")
 _RESULT = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
-_FAULTS: dict[str, Fault] = {"oom": "oom", "device": "device", "crash": "crash"}
+_FAULTS: dict[str, Fault] = {"oom": "oom", "lost": "lost", "device": "device", "crash": "crash"}
 _NUMBERS = frozenset({"slow", "pace", "pad"})
 _FLAGS = frozenset({"think", "trunc", "miderr", "drop", "ka", "ping"})
 _KINDS = _NUMBERS | _FLAGS | {"say", "raw", "call", "then", "err"}

@@ -144,6 +144,7 @@ class ScriptedDevice:
         self._clock = clock
         self._busy_until_s = clock()
         self._slots = [_Slot() for _ in range(limits.lanes)]
+        self._lost = False
         self._bell = threading.Event()  # never rung: waiting for it lets other threads have the interpreter
 
     @property
@@ -184,6 +185,13 @@ class ScriptedDevice:
         """The next token of each row's script."""
         return self._unit([(self._slots[row.slot], row.sample) for row in rows])
 
+    def recover(self) -> bool:
+        """Empty slots, after a fault that takes the memory."""
+        lost, self._lost = self._lost, False
+        if lost:
+            self._slots = [_Slot() for _ in self._slots]
+        return lost
+
     def wait_until(self, due_s: float) -> None:
         """Block this thread until the clock says `due_s`."""
         left_s = due_s - self._clock()
@@ -197,6 +205,7 @@ class ScriptedDevice:
             script = self._opened(slot, sample)
             index = sample.position - slot.prompt_tokens
             if index == 0:
+                self._lost = script.fault == "lost"
                 _raise_fault(script)
             if script.faulty_token is not None and index == min(script.faulty_token, len(slot.output)):
                 faulty.add(at)
@@ -216,7 +225,7 @@ def _raise_fault(script: Script) -> None:
     match script.fault:
         case "check":
             raise AssertionError("the script asks for a failed check")
-        case "oom":
+        case "oom" | "lost":
             raise MemoryError("RESOURCE_EXHAUSTED: the script asks for it")
         case "device":
             raise DeviceLost("the script asks for a device error")

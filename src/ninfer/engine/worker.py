@@ -2,7 +2,8 @@
 
 Every method but `submit`, `cancel` and `close` belongs to one thread, the only one that touches the device. `step` is
 the whole loop body and never waits for commands, so tests call it without a thread. The worker decides nothing about
-requests (the scheduler does) and knows no Trio (the engine does): it carries plans out and sorts failures.
+requests (the scheduler does) and knows no Trio (the engine does): it carries plans out and sorts failures. A unit that
+took the device's memory with it fails its own requests; everybody else is replayed (D39).
 
 Invariant: the units of step t+1 are dispatched before the results of step t are read.
 """
@@ -16,7 +17,7 @@ import attrs
 
 from ninfer.engine.device import Device, Pending
 from ninfer.engine.faults import Fault, classify
-from ninfer.engine.scheduler import UNPACED, DecodeStep, Note, Pacing, PrefillStep, Scheduler, Settled
+from ninfer.engine.scheduler import UNPACED, DecodeStep, Note, Pacing, PrefillStep, Scheduler, Settled, StepPlan
 from ninfer.engine.types import EngineFigures, EngineLimits, EngineStopped, Plan, Prompt
 
 MOST_RECOVERIES = 8
@@ -61,6 +62,10 @@ class _InFlight:
     pending: Pending
 
 
+class _MemoryLost(Exception):
+    """The device has empty memory now: what is in flight has no result any more."""
+
+
 def run_as_asked(prompt: Prompt, plan: Plan) -> tuple[Plan, Pacing]:
     """The direction of every model: none."""
     return plan, UNPACED
@@ -88,6 +93,7 @@ class Worker:
         self._in_flight: list[_InFlight] = []
         self._failures_in_a_row = 0
         self._recoveries = 0
+        self._losses = 0
         self._closing = False
         self._wake_s: float | None = None
         self._figures: EngineFigures | None = None
@@ -167,16 +173,15 @@ class Worker:
             return False
         plan = scheduler.plan(self._clock())
         notes = list(plan.notes)
-        ahead: list[_InFlight] = []
-        if plan.prefill is not None:
-            self._dispatch(plan.prefill, ahead, notes)
-        if plan.decode is not None:
-            self._dispatch(plan.decode, ahead, notes)
-        behind, self._in_flight = self._in_flight, ahead
-        for unit in behind:
-            self._collect(unit, notes)
+        idle = not (notes or plan.prefill or plan.decode or self._in_flight)
+        try:
+            self._run(plan, notes)
+        except _MemoryLost:
+            self._in_flight = []
+            self._losses += 1
+            notes.extend(scheduler.lose(self._clock()))
         # Only a turn in which nothing happened may be followed by a wait: any result can be what somebody waits for.
-        stuck = scheduler.has_work and not (ahead or behind or notes)
+        stuck = scheduler.has_work and idle
         if stuck and plan.wake_s is None:
             raise RuntimeError("there is work and no unit to run")
         self._wake_s = plan.wake_s if stuck else None
@@ -185,6 +190,15 @@ class Worker:
             self._publish(notes)
         return True
 
+    def _run(self, plan: StepPlan, notes: list[Note]) -> None:
+        """Dispatch the plan's units, then read those of the turn before."""
+        behind, self._in_flight = self._in_flight, []
+        for step in (plan.prefill, plan.decode):
+            if step is not None:
+                self._dispatch(step, notes)
+        for unit in behind:
+            self._collect(unit, notes)
+
     def _ready(self) -> Scheduler:
         if self._scheduler is None:
             raise EngineStopped("the engine is not ready")
@@ -192,7 +206,9 @@ class Worker:
 
     def _note_figures(self, scheduler: Scheduler) -> None:
         # Before the events go out: who hears that a request has ended finds its memory free.
-        self._figures = scheduler.figures(compilations=self._device.compilations, recoveries=self._recoveries)
+        self._figures = scheduler.figures(
+            compilations=self._device.compilations, recoveries=self._recoveries, losses=self._losses
+        )
 
     def _take(self, command: Command) -> None:
         scheduler = self._ready()
@@ -207,7 +223,7 @@ class Worker:
             case Close():
                 self._closing = True
 
-    def _dispatch(self, step: PrefillStep | DecodeStep, ahead: list[_InFlight], notes: list[Note]) -> None:
+    def _dispatch(self, step: PrefillStep | DecodeStep, notes: list[Note]) -> None:
         try:
             pending = (
                 self._device.prefill(step.unit) if isinstance(step, PrefillStep) else self._device.decode(step.rows)
@@ -215,7 +231,7 @@ class Worker:
         except Exception as error:
             self._unit_raised(step, error, notes)
         else:
-            ahead.append(_InFlight(step, pending))
+            self._in_flight.append(_InFlight(step, pending))
 
     def _collect(self, unit: _InFlight, notes: list[Note]) -> None:
         try:
@@ -240,6 +256,18 @@ class Worker:
         notes.extend(settled.notes)
         if settled.live_rows:
             self._count_failure(fault, str(error))
+        if self._memory_is_lost():
+            raise _MemoryLost
+
+    def _memory_is_lost(self) -> bool:
+        try:
+            return self._device.recover()
+        except Exception as error:
+            logger.error("the device's memory could not be made again: %s", error, exc_info=error)
+            _, failure = classify(error)
+            if isinstance(failure, EngineStopped):
+                raise failure from error
+            raise EngineStopped(f"the device's memory could not be made again: {error}") from error
 
     def _count_failure(self, fault: Fault, reason: str) -> None:
         self._failures_in_a_row += 1

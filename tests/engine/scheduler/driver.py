@@ -31,6 +31,10 @@ MOST_TURNS_WITHOUT_A_UNIT = 3
 """One turn in which those who give way drain, one in which they have, and the turn that runs the unit."""
 
 
+class MemoryLost(Exception):
+    """The unit that has failed took the device's memory with it."""
+
+
 @attrs.define(eq=False)
 class Expected:
     """What the driver knows of one request."""
@@ -104,10 +108,14 @@ class Driver:
         behind, self.in_flight = self.in_flight, []
         steps = [step for step in (plan.prefill, plan.decode) if step is not None]
         self._check_order(oldest, {ticket: unit for step in steps for ticket, unit in units(step)})
-        for step in steps:
-            self._run(step)
-        for step, pending in behind:
-            self._collect(step, pending)
+        try:
+            for step in steps:
+                self._run(step)
+            for step, pending in behind:
+                self._collect(step, pending)
+        except MemoryLost:
+            self.in_flight = []
+            self._hear(self.scheduler.lose(float(self.turns)))
         self.scheduler.check()
         assert steps or behind or plan.notes or not self.live, "nothing happens and somebody waits"
 
@@ -115,7 +123,7 @@ class Driver:
         try:
             unit = self.device.prefill(step.unit) if isinstance(step, PrefillStep) else self.device.decode(step.rows)
         except AssertionError as error:
-            self._hear(self.scheduler.fail(step, UnitFailed(str(error)), float(self.turns)).notes)
+            self._fail(step, error)
         else:
             self.in_flight.append((step, unit))
 
@@ -123,11 +131,16 @@ class Driver:
         try:
             result = pending.read()
         except AssertionError as error:
-            self._hear(self.scheduler.fail(step, UnitFailed(str(error)), float(self.turns)).notes)
+            self._fail(step, error)
             return
         for ticket, unit in units(step):
             self.requests[ticket].frontier = max(self.requests[ticket].frontier, end_of(unit))
         self._hear(self.scheduler.commit(step, result, float(self.turns)).notes)
+
+    def _fail(self, step: PrefillStep | DecodeStep, error: AssertionError) -> None:
+        self._hear(self.scheduler.fail(step, UnitFailed(str(error)), float(self.turns)).notes)
+        if self.device.recover():
+            raise MemoryLost
 
     def _check_order(self, oldest: int | None, ran: dict[int, PrefillUnit | DecodeRow]) -> None:
         grown = False

@@ -16,6 +16,16 @@ from tests.fakes.engine import prompt
 MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014", "D39")
 
 
+NO = AssertionError("no")
+FAULTS = [
+    InjectedFault(on_dispatch=NO),
+    InjectedFault(on_read=NO),
+    InjectedFault(on_dispatch=NO, loses_memory=True),
+    InjectedFault(on_read=NO, loses_memory=True),
+    InjectedFault(faulty_rows=frozenset({0})),
+]
+
+
 def make_plan(max_new_tokens: int, stopping: bool, seed: int) -> Plan:
     # The fake chooses among 1,000 tokens: about every 33rd one stops.
     stops = frozenset(range(30)) if stopping else frozenset[int]()
@@ -65,13 +75,9 @@ class History(RuleBasedStateMachine):
         for _ in range(turns):
             self.driver.turn()
 
-    @rule(where=st.sampled_from(["dispatch", "read", "row"]))
-    def fail(self, where: str) -> None:
-        self.driver.next_fault = {
-            "dispatch": InjectedFault(on_dispatch=AssertionError("no")),
-            "read": InjectedFault(on_read=AssertionError("no")),
-            "row": InjectedFault(faulty_rows=frozenset({0})),
-        }[where]
+    @rule(fault=st.sampled_from(FAULTS))
+    def fail(self, fault: InjectedFault) -> None:
+        self.driver.next_fault = fault
         self.driver.turn()
 
     def teardown(self) -> None:
@@ -106,14 +112,13 @@ def run_history(seed: int, turns: int) -> Counter[str]:
             if driver.live and chance.random() < 0.003:
                 driver.cancel(chance.choice(list(driver.live)))
             if chance.random() < 0.003:
-                driver.next_fault = chance.choice(
-                    [InjectedFault(on_read=AssertionError("no")), InjectedFault(faulty_rows=frozenset({0}))]
-                )
+                driver.next_fault = chance.choice(FAULTS)
             driver.turn()
         driver.next_fault = InjectedFault()
         driver.drain()
         figures = driver.scheduler.figures(compilations=0, recoveries=0)
         seen.update(turns=driver.turns, pauses=figures.pauses, replayed=figures.replayed_tokens)
+        seen.update(losses=driver.device.losses, forced=figures.forced_tokens)
         seen.update(type(request.outcome).__name__ for request in driver.requests.values())
     return seen
 
@@ -125,6 +130,8 @@ def test_seeded_history(seed: int) -> None:
     assert seen["pauses"] > 20
     assert seen["replayed"] > 1000
     assert seen["Finished"] > 100
+    assert seen["losses"] > 3
+    assert seen["forced"] > 1000
 
 
 @pytest.mark.slow

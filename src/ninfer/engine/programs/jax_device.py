@@ -112,6 +112,7 @@ class JaxDevice:
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
+        self._allocate: Callable[[], Memory] | None = None
         self._prefill: Program | None = None
         self._decode: dict[int, Program] = {}  # rows -> program
 
@@ -157,9 +158,9 @@ class JaxDevice:
             self._total_pages = pages
             self._compile_programs(total)  # the pool's size is part of their shapes
         self._progress("memory", total - 1, total)
-        allocate = jax.jit(self._make_memory()).lower().compile()
+        self._allocate = jax.jit(self._make_memory()).lower().compile()
         self._compilations += 1
-        self._memory = jax.block_until_ready(allocate())
+        self._memory = jax.block_until_ready(self._allocate())
         self._progress("ready", total, total)
 
     def _make_memory(self) -> Callable[[], Memory]:
@@ -190,6 +191,16 @@ class JaxDevice:
         """Dispatch one decode round over `rows`, 1 to the number of lanes; slots are distinct."""
         return self._dispatch(self._decode[len(rows)], plans.pack_decode(rows, pages=self._table_pages), sampled=True)
 
+    def recover(self) -> bool:
+        """After a unit has raised: whether it took the memory with it. If so, there is fresh memory now."""
+        if self._allocate is None:
+            raise RuntimeError("the device is not prepared")
+        if self._memory is not None and _is_whole(self._memory):
+            return False
+        self._memory = None  # before there is another one: both would not fit
+        self._memory = jax.block_until_ready(self._allocate())
+        return True
+
     def _dispatch(self, program: Program, plan: np.ndarray, *, sampled: bool) -> JaxPending:
         if self._memory is None:
             raise RuntimeError("the device is not prepared, or a failed unit took its memory")
@@ -197,7 +208,7 @@ class JaxDevice:
         try:
             self._memory, output = program(self._weights, memory, plan)
         except BaseException:
-            if not memory.last_token.is_deleted():  # refused before it was donated: nothing has happened
+            if not any(leaf.is_deleted() for leaf in jax.tree.leaves(memory)):  # refused before it was donated
                 self._memory = memory
             raise
         output.chosen.copy_to_host_async()
@@ -217,6 +228,17 @@ class JaxDevice:
         self._facts[name] = _program_facts(name, compiled, time.monotonic() - begin_s)
         program: Program = compiled
         return program
+
+
+def _is_whole(memory: Memory) -> bool:
+    """Whether every unit that has changed `memory` went well. Waits for them."""
+    if any(leaf.is_deleted() for leaf in jax.tree.leaves(memory)):
+        return False
+    try:
+        jax.block_until_ready(memory)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def _program_facts(name: str, compiled: jax.stages.Compiled, compile_s: float) -> ProgramFacts:
