@@ -55,6 +55,9 @@ def tokenizer(controls: tuple[str, ...] = CONTROLS) -> Tokenizer:
 
 FAMILY = """\
 {%- if not messages %}{{ raise_exception('No messages provided.') }}{% endif %}
+{%- if tools %}
+    {{- '<|im_start|>tools' }}{% for tool in tools %}{{ '\n' + tool | tojson }}{% endfor %}{{ '<|im_end|>\n' }}
+{%- endif %}
 {%- set ns = namespace(query=-1) %}
 {%- for message in messages %}
     {%- if message.role == 'user' and not message.content.startswith('<tool_response>') %}
@@ -77,10 +80,18 @@ FAMILY = """\
             {%- set content = content.split('</think>')[-1].lstrip('\n') %}
         {%- endif %}
         {%- if preserve_thinking is defined and preserve_thinking is true or loop.index0 > ns.query %}
-            {{- '<|im_start|>assistant\n<think>\n' + reasoning + '\n</think>\n\n' + content + '<|im_end|>\n' }}
+            {{- '<|im_start|>assistant\n<think>\n' + reasoning + '\n</think>\n\n' + content }}
         {%- else %}
-            {{- '<|im_start|>assistant\n' + content + '<|im_end|>\n' }}
+            {{- '<|im_start|>assistant\n' + content }}
         {%- endif %}
+        {%- for call in message.tool_calls or [] %}
+            {{- '<tool_call>' + call.function.name }}
+            {%- for name, value in call.function.arguments | items %}
+                {{- '\n' + name + '=' + (value if value is string else value | tojson) }}
+            {%- endfor %}
+            {{- '</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\n' }}
     {%- elif message.role == 'tool' %}
         {{- '<|im_start|>user\n<tool_response>\n' + content + '\n</tool_response><|im_end|>\n' }}
     {%- else %}

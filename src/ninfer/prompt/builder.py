@@ -5,12 +5,11 @@ then the template's own default), renders, encodes, and tells in which channel t
 names, no engine and no media. Pure and synchronous; one builder serves all threads.
 """
 
-from collections.abc import Iterable
-
 import attrs
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Text, Turn
-from ninfer.prompt.control import CallerText, Variables, encode_rendering
+from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
+from ninfer.prompt.control import Variables, caller_json, encode_rendering, well_formed
+from ninfer.prompt.messages import lowered, template_messages
 from ninfer.prompt.template import ChatTemplate
 from ninfer.prompt.tokenizer import Tokenizer
 from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN, TemplateTraits
@@ -65,7 +64,7 @@ class PromptBuilder:
                     "The last turn is the assistant's: to continue it, thinking must be switched off",
                     code="invalid_prompt",
                 )
-            turns, continuation = turns[:-1], _well_formed(turns[-1].text)
+            turns, continuation = turns[:-1], well_formed(turns[-1].text)
         tokens = encode_rendering(
             self._tokenizer, self._template, self._variables(turns, enabled, request), continuation=continuation
         )
@@ -77,8 +76,9 @@ class PromptBuilder:
         self, turns: tuple[Turn, ...], enabled: bool | None, request: GenerationRequest
     ) -> dict[str, Variables]:
         variables: dict[str, Variables] = {**self._tokenizer.named_tokens}
-        variables["messages"] = [_message(turn) for turn in self._lowered(turns)]
-        variables["tools"] = None
+        variables["messages"] = template_messages(lowered(turns, self._traits))
+        # Shown as well where nothing is to be taken for a call: what a request may do changes no token of its prompt.
+        variables["tools"] = [caller_json(tool.declaration) for tool in request.tools] or None
         variables["add_generation_prompt"] = True
         if enabled is not None:
             variables["enable_thinking"] = enabled
@@ -86,19 +86,6 @@ class PromptBuilder:
         if preserve is not None or self._preserve_thinking:
             variables["preserve_thinking"] = self._preserve_thinking if preserve is None else preserve
         return variables
-
-    def _lowered(self, turns: Iterable[Turn]) -> list[Turn]:
-        """Developer turns as system turns and several leading system turns as one, where the template needs it."""
-        lowered: list[Turn] = []
-        for turn in turns:
-            if turn.role == "developer" and not self._traits.shows_developer:
-                turn = attrs.evolve(turn, role="system")
-            leading = turn.role == "system" and len(lowered) == 1 and lowered[0].role == "system"
-            if leading and not self._traits.shows_second_system:
-                lowered[0] = Turn(role="system", parts=(*lowered[0].parts, _PARAGRAPH, *turn.parts))
-            else:
-                lowered.append(turn)
-        return lowered
 
     def _prepared(self, tokens: tuple[int, ...], enabled: bool | None) -> PreparedPrompt:
         controls = self._tokenizer.control_tokens
@@ -109,23 +96,3 @@ class PromptBuilder:
         closed = last is not None and last == controls.get(THINK_CLOSE)
         wanted = self._traits.thinks_by_default if enabled is None else enabled and self._traits.thinking_switchable
         return PreparedPrompt(tokens=tokens, opens_in_reasoning=opens, thinking=opens or (wanted and not closed))
-
-
-_PARAGRAPH = Text("\n\n")
-
-
-def _message(turn: Turn) -> dict[str | CallerText, Variables]:
-    """The turn as templates see it. Content is always a string: null, missing and empty are the same to the model."""
-    message: dict[str | CallerText, Variables] = {"role": turn.role, "content": CallerText(_well_formed(turn.text))}
-    if turn.role == "assistant" and turn.reasoning is not None:
-        message["reasoning_content"] = CallerText(_well_formed(turn.reasoning))
-    return message
-
-
-def _well_formed(text: str) -> str:
-    """`text` with U+FFFD for lone surrogates, which clients make by cutting a string inside a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text

@@ -35,12 +35,26 @@ _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]
 _PRIVATE_CODES = (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE))
 
 
+def well_formed(text: str) -> str:
+    """`text` with U+FFFD for lone surrogates, which clients make by cutting a string inside a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def caller_text(text: str) -> CallerText:
+    """`text`, well-formed and wrapped."""
+    return CallerText(well_formed(text))
+
+
 def caller_json(value: object) -> Variables:
-    """JSON that a caller wrote, every string and member name in it wrapped."""
+    """JSON that a caller wrote, every string and member name in it wrapped, members in their order."""
     if isinstance(value, str):
-        return CallerText(value)
+        return caller_text(value)
     if isinstance(value, Mapping):
-        return {CallerText(str(key)): caller_json(member) for key, member in value.items()}
+        return {caller_text(str(key)): caller_json(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
         return [caller_json(item) for item in value]
     if value is None or isinstance(value, bool | int | float):
