@@ -10,13 +10,14 @@ import attrs
 import pytest
 
 from ninfer.cli import main
-from ninfer.cli.assembly import context_ceiling, engine_limits, open_house
+from ninfer.cli.assembly import engine_limits, open_house
 from ninfer.cli.failure import Failure
 from ninfer.cli.options import CapacityOptions, ModelOptions, NetworkOptions, SamplerOptions, ServeOptions
 from ninfer.cli.running import server_settings
 from ninfer.cli.unbuilt import UnbuiltOptions
 from ninfer.conversation import GenerationRequest, SamplingFields, Text, Turn
 from ninfer.engine.artifact import Artifact
+from ninfer.engine.memory import PoolRequest
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -98,7 +99,6 @@ WANTED = [
     ["--spec", "mtp"],
     ["--api-key", "k"],
     ["--cors"],
-    ["--rope-yarn-factor", "2"],
     ["--kv-dtype", "fp8"],
     ["--draft-tokens", "3"],
     ["--lm-head-draft"],
@@ -131,20 +131,19 @@ def test_values_that_ask_for_nothing_pass() -> None:
     UnbuiltOptions(**known).refuse()
 
 
-@pytest.mark.contract("OPT-001", "OPT-002", "OPT-007", "OPT-010", "OPT-011")
+@pytest.mark.contract("OPT-001", "OPT-002", "OPT-010", "OPT-011")
 def test_defaults() -> None:
     options = ServeOptions()
     assert (options.network.host, options.network.port) == ("127.0.0.1", 8080)
     capacity = options.capacity
     assert (capacity.max_concurrency, capacity.max_pending_requests) == (1, 16)
-    assert [context_ceiling(capacity.max_context, native) for native in (262144, 8192, 4096)] == [8192, 8192, 4096]
 
 
 @pytest.mark.contract("OPT-012", "OPT-013", "OPT-025", "OPT-045")
 def test_more_defaults() -> None:
     capacity = ServeOptions().capacity
     assert (capacity.pending_timeout_ms, capacity.prefill_chunk) == (30_000, 1024)
-    assert (capacity.default_max_tokens, capacity.kv_capacity) == (8192, "auto")
+    assert (capacity.default_max_tokens, capacity.kv_capacity) == (8192, None)
     assert ServeOptions().network.max_request_mib == 384
     assert ServeOptions().sampler.fields() == SamplingFields()
 
@@ -155,15 +154,9 @@ def test_more_defaults() -> None:
 )
 def test_the_effective_prefill_chunk(asked: int, effective: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert engine_limits(CapacityOptions(prefill_chunk=asked), 512).prefill_chunk_tokens == effective
+        pool = PoolRequest(least_pages=1, most_pages=8)
+        assert engine_limits(CapacityOptions(prefill_chunk=asked), 512, pool).prefill_chunk_tokens == effective
     assert f"effective prefill chunk: {effective} tokens" in caplog.text
-
-
-def test_kv_capacity() -> None:
-    assert engine_limits(CapacityOptions(max_concurrency=3), 100).kv_capacity_tokens == 3 * 128
-    assert engine_limits(CapacityOptions(kv_capacity=1000), 100).kv_capacity_tokens == 960
-    with pytest.raises(Failure, match="--kv-capacity 63"):
-        engine_limits(CapacityOptions(kv_capacity=63), 100)
 
 
 @pytest.mark.contract("D43")

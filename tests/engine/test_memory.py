@@ -96,6 +96,20 @@ def test_settling_asks_again_and_never_grows() -> None:
         budget.settle(NEEDS.workspace_bytes)
 
 
+@pytest.mark.contract("KV-011")
+def test_what_programs_took_is_told_beside_their_allowance() -> None:
+    """They took 10 of 96 MiB, which are not taken off the pool again; then more than the allowance."""
+    needs = attrs.evolve(NEEDS, graphs_bytes=graph_allowance_bytes(8))
+    start = needs.fixed_bytes + 100 * needs.page_bytes
+    for used_mib, pages in ((10, 100), (96, 100), (100, 99)):
+        answers = iter([start, start - needs.weights_bytes - used_mib * MIB])
+        budget = MemoryBudget(needs, PoolRequest(least_pages=1, most_pages=100), lambda: next(answers))  # noqa: B023
+        assert budget.settle(needs.workspace_bytes) >= pages - 3
+        assert budget.plan.graphs_used_bytes == used_mib * MIB
+        assert f"({used_mib}.0 MiB used)" in budget.plan.table()[5]
+        assert (budget.plan.pages == 100) == (used_mib <= 96)
+
+
 def test_an_explicit_pool_is_kept_or_refused() -> None:
     have = NEEDS.fixed_bytes + 100 * 4 * MIB
     budget = MemoryBudget(NEEDS, PoolRequest(least_pages=100, most_pages=100), lambda: have)

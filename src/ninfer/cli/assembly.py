@@ -22,7 +22,10 @@ from ninfer.engine.artifact import (
     default_hub_dir,
     resolve_artifact,
 )
-from ninfer.engine.engine import RunningEngine, open_engine
+from ninfer.engine.cache import pages_for
+from ninfer.engine.cost_presets import Presets, read_presets
+from ninfer.engine.engine import RunningEngine
+from ninfer.engine.memory import DEFAULT_HEADROOM_MIB, MIB, PoolRequest
 from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.scripted import open_scripted_engine
 from ninfer.engine.types import PAGE_TOKENS, Engine, EngineLimits
@@ -44,14 +47,29 @@ class House:
     builder: PromptBuilder
     config: TextConfig
     limits: EngineLimits
+    """As wanted; how much KV memory there will really be is known when the model is loaded."""
+    pool: PoolRequest
+    presets: Presets | None
     card: ModelCard
     cache_dir: Path
+
+    @property
+    def used_tokens(self) -> int:
+        """Vocabulary rows that stand for a token."""
+        return self.tokenizer.vocabulary_tokens
+
+    @property
+    def program_cache(self) -> Path:
+        """Private folder for compiled programs."""
+        return self.cache_dir / "programs"
 
     def open_engine(self, kind: str) -> AbstractAsyncContextManager[RunningEngine]:
         """The engine as an async block; entering waits until it is ready."""
         if kind == "scripted":
             return open_scripted_engine(self.tokenizer, self.limits)
-        return _open_model_engine(self)
+        from ninfer.cli.model_engine import open_model_engine  # imports JAX, which takes seconds
+
+        return open_model_engine(self)
 
     def service(self, engine: Engine, options: ServeOptions) -> Service:
         """The request path over a running engine."""
@@ -79,6 +97,7 @@ class House:
                     usage_chunk_choice=options.network.usage_chunk_choice,
                     response_store_max_records=options.store.response_store_max_records,
                     response_store_max_mib=options.store.response_store_max_mib,
+                    check_events=options.logs.check_events,
                 ),
             ),
         )
@@ -97,9 +116,12 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         artifact = Artifact.open(entry)
         config = parse_text_config(artifact.config(_TEXT))
         tokenizer = _tokenizer(artifact)
+        presets = _presets(capacity.context_cost_presets)
     except (ArtifactError, BadTokenizer) as error:
         raise Failure(str(error)) from error
-    max_context_tokens = context_ceiling(capacity.max_context, config.max_position_embeddings)
+    config = attrs.evolve(config, rope_yarn_factor=model.rope_yarn_factor)
+    max_context_tokens = context_ceiling(capacity.max_context, config)
+    pool = pool_request(capacity, max_context_tokens)
     return House(
         artifact=artifact,
         tokenizer=tokenizer,
@@ -110,42 +132,70 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
             preserve_thinking=model.preserve_thinking,
         ),
         config=config,
-        limits=engine_limits(capacity, max_context_tokens),
+        limits=engine_limits(capacity, max_context_tokens, pool),
+        pool=pool,
+        presets=presets,
         card=_card(artifact, config, tokenizer, model.model_id, max_context_tokens),
         cache_dir=cache_dir,
     )
 
 
-def context_ceiling(asked_tokens: int | None, native_tokens: int) -> int:
-    """Most tokens of one request.
+def context_ceiling(asked_tokens: int | None, config: TextConfig) -> int:
+    """Most tokens of one request. YaRN raises the ceiling of what may be asked for, never the default (YARN-003).
 
     Raises:
-        Failure: more were asked for than the model has.
+        Failure: more were asked for than the model reaches.
     """
+    native, ceiling = config.max_position_embeddings, config.ceiling_tokens
     if asked_tokens is None:
-        return min(DEFAULT_MAX_CONTEXT, native_tokens)
-    if asked_tokens > native_tokens:
-        raise Failure(f"--max-context {asked_tokens}: the model's native context is {native_tokens}")
+        return min(DEFAULT_MAX_CONTEXT, ceiling)
+    if asked_tokens > ceiling:
+        stretched = "" if ceiling == native else f", with --rope-yarn-factor {config.rope_yarn_factor:g} {ceiling}"
+        raise Failure(f"--max-context {asked_tokens}: the model's native context is {native}{stretched}")
     return asked_tokens
 
 
-def engine_limits(capacity: CapacityOptions, max_context_tokens: int) -> EngineLimits:
+def pool_request(capacity: CapacityOptions, max_context_tokens: int) -> PoolRequest:
+    """The KV pool that is asked for (KV-003): automatic, or a number of tokens.
+
+    Raises:
+        Failure: less than a page, or a headroom where nothing is sized by what is free.
+    """
+    request_pages = pages_for(max_context_tokens)
+    asked = capacity.kv_capacity or (max_context_tokens if capacity.no_prefix_reuse else "auto")
+    if asked != "auto":
+        if capacity.vram_headroom_mib is not None:
+            raise Failure(f"--vram-headroom-mib {capacity.vram_headroom_mib}: only for an automatic --kv-capacity")
+        pages = request_pages if capacity.kv_capacity is None else asked // PAGE_TOKENS
+        if pages < 1:
+            raise Failure(f"--kv-capacity {asked}: at least {PAGE_TOKENS} tokens are needed")
+        return PoolRequest(least_pages=pages, most_pages=pages)
+    headroom_mib = DEFAULT_HEADROOM_MIB if capacity.vram_headroom_mib is None else capacity.vram_headroom_mib
+    return PoolRequest(
+        least_pages=request_pages,
+        # Nothing is shared or kept between requests yet: more than all lanes at their ceiling would never be used.
+        most_pages=capacity.max_concurrency * request_pages,
+        headroom_bytes=headroom_mib * MIB,
+    )
+
+
+def engine_limits(capacity: CapacityOptions, max_context_tokens: int, pool: PoolRequest) -> EngineLimits:
     """The engine's limits: whole pages, and whole tiles for the prefill chunk (D38)."""
     chunk = max(PAGE_TOKENS, capacity.prefill_chunk // PAGE_TOKENS * PAGE_TOKENS)
     log.info("effective prefill chunk: %d tokens (--prefill-chunk %d)", chunk, capacity.prefill_chunk)
-    if capacity.kv_capacity == "auto":
-        # Nothing is shared or kept between requests yet: more than all lanes at their ceiling would never be used.
-        pages = capacity.max_concurrency * -(-max_context_tokens // PAGE_TOKENS)
-    else:
-        pages = capacity.kv_capacity // PAGE_TOKENS
-    if pages < 1:
-        raise Failure(f"--kv-capacity {capacity.kv_capacity}: at least {PAGE_TOKENS} tokens are needed")
     return EngineLimits(
         max_context_tokens=max_context_tokens,
         lanes=capacity.max_concurrency,
-        kv_capacity_tokens=pages * PAGE_TOKENS,
+        kv_capacity_tokens=pool.most_pages * PAGE_TOKENS,
         prefill_chunk_tokens=chunk,
     )
+
+
+def _presets(file: Path | None) -> Presets | None:
+    try:
+        return None if file is None else read_presets(file)
+    except OSError as error:
+        raise Failure(f"--context-cost-presets {file}: {error.strerror}") from error
 
 
 def _tokenizer(artifact: Artifact) -> Tokenizer:
@@ -187,26 +237,3 @@ def _card(
         dominant_format=facts.dominant_format,
         created_unix_s=int(artifact.file.stat().st_mtime),
     )
-
-
-def _open_model_engine(house: House) -> AbstractAsyncContextManager[RunningEngine]:
-    # Imported here: a scripted engine and `--help` need no JAX, which takes seconds to import.
-    from ninfer.engine.model.weights import load_weights
-    from ninfer.engine.programs.jax_device import JaxDevice
-
-    device = JaxDevice(
-        house.config,
-        load_weights(house.config, house.artifact.read),
-        lanes=house.limits.lanes,
-        total_pages=house.limits.kv_capacity_tokens // PAGE_TOKENS,
-        prefill_chunk_tokens=house.limits.prefill_chunk_tokens,
-        max_context_tokens=house.limits.max_context_tokens,
-        used_tokens=house.tokenizer.vocabulary_tokens,
-        compile_cache=house.cache_dir / "programs",
-        progress=_log_progress,
-    )
-    return open_engine(device, house.limits)
-
-
-def _log_progress(name: str, done: int, total: int) -> None:
-    log.info("preparing the device: %s (%d of %d)", name, done, total)

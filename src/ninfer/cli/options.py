@@ -74,6 +74,13 @@ class ModelOptions:
     model_id: Annotated[str | None, Parameter(help="Public model id; without it the artifact's name.")] = None
     chat_template: Annotated[Path | None, Parameter(help="A Jinja file that replaces the artifact's template.")] = None
     cache_dir: Annotated[Path | None, Parameter(help="Folder for converted artifacts and compiled programs.")] = None
+    rope_yarn_factor: Annotated[
+        float,
+        Parameter(
+            help="Stretch positions (YaRN): 1 to 4 times the native context may be asked for.",
+            validator=Number(gte=1, lte=4),
+        ),
+    ] = 1.0
     no_thinking: Annotated[Switch, Parameter(help="Switch thinking off where a request does not say.")] = False
     preserve_thinking: Annotated[
         Switch, Parameter(help="Keep reasoning of earlier turns in the prompt where a request does not say.")
@@ -92,9 +99,26 @@ class CapacityOptions:
         ),
     ] = None
     kv_capacity: Annotated[
-        int | Literal["auto"],
-        Parameter(help="Tokens of KV memory that all requests share, or auto.", converter=whole_number),
-    ] = "auto"
+        int | Literal["auto"] | None,
+        Parameter(
+            help="Tokens of KV memory that all requests share. auto, the default, takes what the device has free, "
+            "up to --max-context for every lane. With --no-prefix-reuse the default is --max-context.",
+            converter=whole_number,
+        ),
+    ] = None
+    vram_headroom_mib: Annotated[
+        Whole | None,
+        Parameter(
+            help="MiB of device memory that an automatic --kv-capacity leaves free; 1024 unless given.",
+            validator=Number(gte=0, lte=1 << 40),
+        ),
+    ] = None
+    no_prefix_reuse: Annotated[Switch, Parameter(help="Reuse nothing between requests; nothing is in this build.")] = (
+        False
+    )
+    context_cost_presets: Annotated[
+        Path | None, Parameter(help="A JSON file with measured costs of moving and recomputing context.")
+    ] = None
     max_concurrency: Annotated[Whole, Parameter(help="Requests that run at once.", validator=Number(gte=1, lte=8))] = 1
     max_pending_requests: Annotated[
         Whole, Parameter(help="Requests that may wait besides.", validator=Number(gte=0))
@@ -157,9 +181,12 @@ class SamplerOptions:
 
 @attrs.frozen(kw_only=True)
 class LogOptions:
-    """What is written to stderr."""
+    """What is written to stderr, and what is looked at while serving."""
 
     log_level: Annotated[LogLevel, Parameter(help="How much is logged to stderr.")] = "info"
+    check_events: Annotated[
+        Switch, Parameter(help="Judge the order of every event that is sent, and fail a stream that breaks its rules.")
+    ] = False
 
 
 FLAT = Parameter(name="*")

@@ -51,6 +51,8 @@ async def run_house(house: House, listener: socket.socket, options: ServeOptions
         return await _run(house, listener, options)
     except ExceptionGroup as group:
         cause = _single_cause(group)
+        if isinstance(cause, Failure):
+            raise cause from group
         if isinstance(cause, ProtocolLoadError | RouteConflict | OSError):
             raise Failure(str(cause)) from group
         raise

@@ -30,8 +30,6 @@ class UnbuiltOptions:
 
     api_key: Annotated[str | None, _LATER] = None
     cors: Annotated[Switch, _LATER] = False
-    rope_yarn_factor: Annotated[float, _range(1, 4)] = 1.0
-    vram_headroom_mib: Annotated[Whole, _range(0)] = 1024
     use_original_int8_prefill_kernel: Annotated[Switch, _LATER] = False
     use_original_nvfp4_prefill_kernel: Annotated[Switch, _LATER] = False
     prefill_8bit_pv: Annotated[Switch, _LATER] = False
@@ -41,7 +39,6 @@ class UnbuiltOptions:
     log_stats_panel: Annotated[OnOff, _LATER] = "on"
     log_colours: Annotated[OnOff, _LATER] = "off"
     device: Annotated[Whole, _range(0)] = 0
-    context_cost_presets: Annotated[Path | None, _LATER] = None
     media_cache_mib: Annotated[Whole, _range(0)] = 1024
     media_live_mib: Annotated[Whole, _range(1)] = 2048
     media_preprocess_threads: Annotated[Whole, _range(0)] = 0
@@ -68,7 +65,6 @@ class UnbuiltOptions:
     vision_offload: Annotated[OnOff, _LATER] = "off"
     vision_max_merged: Annotated[Whole, _range(64, 32768)] = 32768
     no_cuda_graph: Annotated[Switch, _LATER] = False
-    no_prefix_reuse: Annotated[Switch, Parameter(help="Nothing is reused in this build.")] = False
     host_context_mib: Annotated[float, _range(0)] = 8192.0
     use_original_prefix_caching: Annotated[Switch, _LATER] = False
     device_snapshot_slots: Annotated[Whole | None, _range(1, 64)] = None
@@ -97,6 +93,5 @@ _NEUTRAL_VALUES: dict[str, tuple[object, ...]] = {
     "log_stats_interval_ms": (0,),
     "log_stats_panel": ("off",),
     "media_cache_mib": (0,),
-    "no_prefix_reuse": (True,),
     "host_context_mib": (0.0,),
 }

@@ -71,6 +71,8 @@ class MemoryPlan:
     headroom_bytes: int
     have_bytes: int | None
     """Free before anything of ours was there; None where the device does not say."""
+    graphs_used_bytes: int = 0
+    """What compiled programs really took beside the weights, once that is known; 0 where there is no allowance."""
 
     @property
     def pool_bytes(self) -> int:
@@ -99,6 +101,8 @@ class MemoryPlan:
         """The startup table: one line a part, then the sum against what the device has."""
         lines = [f"{name:<18}{_size(size):>12}" for name, size in self.parts()]
         lines[2] += f"  ({self.pages:,} pages, {self.pages * PAGE_TOKENS:,} tokens)"
+        if self.needs.graphs_bytes:
+            lines[5] += f"  ({_size(self.graphs_used_bytes)} used)"
         have = "unknown" if self.have_bytes is None else _size(self.have_bytes)
         return (*lines, f"{'all':<18}{_size(self.total_bytes + self.headroom_bytes):>12}  of {have} free at start")
 
@@ -124,9 +128,14 @@ class MemoryBudget:
         """
         needs = attrs.evolve(self.plan.needs, workspace_bytes=workspace_bytes)
         free = self._free_bytes()
-        # What is loaded already is missing from what is free now.
-        have = None if free is None else free + needs.weights_bytes
-        self.plan = plan_memory(needs, attrs.evolve(self._pool, most_pages=self.plan.pages), have)
+        have, used = None, 0
+        if free is not None:
+            have = free + needs.weights_bytes  # what is loaded already is missing from what is free now
+            if needs.graphs_bytes and self.plan.have_bytes is not None:
+                used = max(0, self.plan.have_bytes - have)
+                have += min(used, needs.graphs_bytes)
+        plan = plan_memory(needs, attrs.evolve(self._pool, most_pages=self.plan.pages), have)
+        self.plan = attrs.evolve(plan, graphs_used_bytes=used)
         return self.plan.pages
 
 

@@ -36,6 +36,12 @@ def prepare_allocator() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")
 
 
+def device_kind() -> tuple[str, str | None]:
+    """What the default device calls itself, and its compute capability where it has one."""
+    device = jax.devices()[0]
+    return device.device_kind, getattr(device, "compute_capability", None)
+
+
 def free_device_bytes() -> int | None:
     """Bytes that the default device can still give; None where nobody knows."""
     device = jax.devices()[0]

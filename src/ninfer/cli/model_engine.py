@@ -1,0 +1,163 @@
+"""A model on a device: sized, loaded, compiled and running. Importing it imports JAX.
+
+`serve` and `selftest` get the same device from here. Order: what is needed is compared with what is free, then the
+weights are loaded, then programs are compiled and the pool gets its final size, once. What the user can mend leaves as
+a `Failure` of one line.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+import trio
+
+from ninfer.cli.failure import Failure
+from ninfer.engine.artifact import Artifact
+from ninfer.engine.cost_presets import ContextCosts, Presets, hardware_class, prefill_signature, resolve_costs
+from ninfer.engine.engine import RunningEngine, open_engine
+from ninfer.engine.memory import MIB, MemoryBudget, MemoryPlan, PoolRequest, TooLittleMemory
+from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.weights import load_weights
+from ninfer.engine.programs.footprint import device_kind, free_device_bytes, memory_needs, prepare_allocator
+from ninfer.engine.programs.jax_device import JaxDevice
+from ninfer.engine.types import PAGE_TOKENS, EngineLimits
+
+log = logging.getLogger(__name__)
+
+
+class ModelSource(Protocol):
+    """What a device is made of."""
+
+    @property
+    def artifact(self) -> Artifact:
+        """Where the weights are."""
+        ...
+
+    @property
+    def config(self) -> TextConfig:
+        """The model's shape, the process's YaRN factor included."""
+        ...
+
+    @property
+    def limits(self) -> EngineLimits:
+        """Lanes, chunk and context."""
+        ...
+
+    @property
+    def pool(self) -> PoolRequest:
+        """How much KV memory is wanted."""
+        ...
+
+    @property
+    def presets(self) -> Presets | None:
+        """Measured context costs of the user."""
+        ...
+
+    @property
+    def used_tokens(self) -> int:
+        """Vocabulary rows that stand for a token."""
+        ...
+
+    @property
+    def program_cache(self) -> Path:
+        """Private folder for compiled programs."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class LoadedModel:
+    """A device that is ready to be prepared."""
+
+    device: JaxDevice
+    limits: EngineLimits
+    """With the KV memory that was planned; the device has the last word."""
+    budget: MemoryBudget
+    costs: ContextCosts
+
+
+def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_device_bytes) -> LoadedModel:
+    """Compare need and have, then load the weights. Blocks for as long as that takes.
+
+    Raises:
+        Failure: too little memory; nothing has been loaded then.
+    """
+    prepare_allocator()
+    config, limits = source.config, source.limits
+    try:
+        budget = MemoryBudget(memory_needs(config, lanes=limits.lanes), source.pool, free_bytes)
+    except TooLittleMemory as error:
+        raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
+    device = JaxDevice(
+        config,
+        load_weights(config, source.artifact.read),
+        lanes=limits.lanes,
+        total_pages=budget.plan.pages,
+        prefill_chunk_tokens=limits.prefill_chunk_tokens,
+        max_context_tokens=limits.max_context_tokens,
+        used_tokens=source.used_tokens,
+        compile_cache=source.program_cache,
+        progress=_log_progress,
+        fit=budget.settle,
+    )
+    return LoadedModel(
+        device=device,
+        limits=attrs.evolve(limits, kv_capacity_tokens=budget.plan.pages * PAGE_TOKENS),
+        budget=budget,
+        costs=context_costs(source),
+    )
+
+
+@asynccontextmanager
+async def open_model_engine(source: ModelSource) -> AsyncIterator[RunningEngine]:
+    """The engine over a loaded model; entering waits until it is ready, and tells what everything takes.
+
+    Raises:
+        Failure: too little memory.
+    """
+    # In a thread, so that a signal ends the start at once; abandoned, it ends with the process.
+    loaded = await trio.to_thread.run_sync(partial(load_model, source), abandon_on_cancel=True)
+    log.info("%s", loaded.costs.record())
+    async with AsyncExitStack() as stack:
+        try:
+            engine = await stack.enter_async_context(open_engine(loaded.device, loaded.limits))
+        except TooLittleMemory as error:
+            raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
+        log_memory(loaded.budget.plan)
+        yield engine
+
+
+def context_costs(source: ModelSource) -> ContextCosts:
+    """The context costs of this device and model."""
+    formats = {name: record.format.name for name, record in source.artifact.tensors.items()}
+    return resolve_costs(
+        hardware_class(*device_kind()),
+        prefill_signature(source.config, formats=formats),
+        source.presets,
+    )
+
+
+def log_memory(plan: MemoryPlan) -> None:
+    """The startup table, and a warning where compiled programs took more than was set aside for them (KV-011)."""
+    log.info("memory:")
+    for line in plan.table():
+        log.info("  %s", line)
+    if plan.graphs_used_bytes > plan.needs.graphs_bytes:
+        log.warning(
+            "compiled programs took %d MiB of device memory, %d MiB were set aside for them",
+            plan.graphs_used_bytes // MIB,
+            plan.needs.graphs_bytes // MIB,
+        )
+
+
+def _remedies(pool: PoolRequest) -> str:
+    if pool.least_pages < pool.most_pages or pool.headroom_bytes:
+        return "a smaller --max-context, --max-concurrency or --vram-headroom-mib"
+    return "a smaller --kv-capacity or --max-concurrency"
+
+
+def _log_progress(name: str, done: int, total: int) -> None:
+    log.info("preparing the device: %s (%d of %d)", name, done, total)
