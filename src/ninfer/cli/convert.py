@@ -31,7 +31,9 @@ class ConvertOptions:
     name: Annotated[str | None, Parameter(help="Public model name; without it the folder's name.")] = None
     format: Annotated[
         FormatChoice,
-        Parameter(help="Numeric format of the weights. source keeps all values; bf16 leaves vectors in fp32."),
+        Parameter(
+            help="Numeric format of the weights. source keeps all values; bf16 and int8_row leave vectors in fp32."
+        ),
     ] = "source"
     volume_limit_mib: Annotated[
         int, Parameter(help="Largest size of one file, in MiB.", validator=Number(gte=1, lte=1 << 40))

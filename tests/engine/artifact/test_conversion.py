@@ -88,6 +88,18 @@ def test_wrapped_with_vision(folder: Path, golden_artifact: Path, tmp_path: Path
     assert same_tensors(tmp_path / "m.ninfer", golden_artifact)
 
 
+def test_int8_row_holds_matrices_in_a_byte_each_and_leaves_the_rest(
+    folder: Path, golden_artifact: Path, tmp_path: Path
+) -> None:
+    convert(folder, tmp_path / "m.ninfer", form="int8_row")
+    with Artifact.open(tmp_path / "m.ninfer") as artifact, Artifact.open(golden_artifact) as golden:
+        for name, record in artifact.tensors.items():
+            exact = golden.read(name)
+            assert record.format.name == ("int8_row" if exact.ndim == 2 else "fp32"), name
+            step = np.max(np.abs(exact), axis=-1, keepdims=True) / 127 if exact.ndim == 2 else 0.0
+            assert np.all(np.abs(artifact.read(name) - exact) <= step * 0.501), name
+
+
 @pytest.mark.parametrize("in_file", [False, True], ids=["absent", "present"])
 def test_tied_head(folder: Path, golden_artifact: Path, tmp_path: Path, in_file: bool) -> None:
     def tie(config: dict[str, Any], tensors: Tensors) -> None:

@@ -1,9 +1,7 @@
 """Formats and layouts: what goes in comes out, piece by piece or at once, for formats with several planes too."""
 
 import math
-from collections.abc import Sequence
 
-import attrs
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,33 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ninfer.engine.artifact.formats import BF16, FORMATS, FP32, Array, Format, Plane, Shape
+from ninfer.engine.artifact.formats import BF16, FORMATS, FP32, INT8_ROW, Array, Format, Shape
 from ninfer.engine.artifact.layouts import PLANE_ALIGN_BYTES, Contiguous
 
-
-@attrs.frozen
-class Int8Rows:
-    """A format with two planes, to show that the interface holds one: codes, and one scale per output row."""
-
-    name: str = "int8_row"
-
-    def planes(self, shape: Shape) -> tuple[Plane, ...]:
-        if len(shape) < 2:
-            raise ValueError(f"int8_row holds matrices, not shape {list(shape)}")
-        return Plane("codes", np.dtype("i1"), shape), Plane("scales", np.dtype("<f4"), shape[:1])
-
-    def encode(self, values: Array) -> tuple[Array, ...]:
-        wide = values.astype(np.float32)
-        scales = np.max(np.abs(wide), axis=tuple(range(1, wide.ndim))) / np.float32(127)
-        safe = np.where(scales == 0, np.float32(1), scales).reshape(-1, *[1] * (wide.ndim - 1))
-        return np.rint(wide / safe).astype(np.int8), scales
-
-    def decode(self, planes: Sequence[Array]) -> np.ndarray:
-        codes, scales = planes
-        return codes.astype(np.float32) * scales.astype(np.float32).reshape(-1, *[1] * (codes.ndim - 1))
-
-
-EVERY_FORMAT: tuple[Format, ...] = (FP32, BF16, Int8Rows())
+EVERY_FORMAT: tuple[Format, ...] = (FP32, BF16, INT8_ROW)
 matrices = arrays.arrays(
     np.float32, st.tuples(st.integers(1, 9), st.integers(1, 70)), elements=st.floats(-1e4, 1e4, width=32)
 )
@@ -53,8 +28,8 @@ def stored(form: Format, values: Array) -> bytes:
         (FP32, (3, 5), 60),
         (FP32, (), 4),
         (BF16, (7,), 14),
-        (Int8Rows(), (3, 5), PLANE_ALIGN_BYTES + 12),  # the scales begin on the next boundary
-        (Int8Rows(), (2, 128), PLANE_ALIGN_BYTES + 8),
+        (INT8_ROW, (3, 5), PLANE_ALIGN_BYTES + 12),  # the scales begin on the next boundary
+        (INT8_ROW, (2, 128), PLANE_ALIGN_BYTES + 8),
     ],
 )
 def test_bytes_of_a_shape(form: Format, shape: Shape, size_bytes: int) -> None:
@@ -72,6 +47,20 @@ def test_pieces_do_not_show(form: Format, values: np.ndarray) -> None:
     for plane, direct in zip(planes, form.encode(values), strict=True):
         np.testing.assert_array_equal(plane, direct)
     assert form.decode(planes).shape == values.shape
+
+
+@given(values=matrices)
+def test_int8_row_is_within_half_a_step_of_each_row(values: np.ndarray) -> None:
+    """No value moves by more than half of a 127th of its row's largest; zeros stay zeros."""
+    near = INT8_ROW.decode(INT8_ROW.encode(values))
+    largest = np.max(np.abs(values), axis=1, keepdims=True)
+    assert np.all(np.abs(near - values) <= largest / 127 * 0.5 + largest * 1e-6 + 1e-37)
+    assert not near[values == 0].any()
+
+
+def test_int8_row_holds_no_vector() -> None:
+    with pytest.raises(ValueError, match="scales the rows of a matrix"):
+        INT8_ROW.planes((7,))
 
 
 @given(values=matrices)
@@ -95,5 +84,9 @@ def test_ties_round_to_even() -> None:
 
 
 def test_registered_formats_are_known_by_their_own_names() -> None:
-    assert {name: form.name for name, form in FORMATS.items()} == {"fp32": "fp32", "bf16": "bf16"}
+    assert {name: form.name for name, form in FORMATS.items()} == {
+        "fp32": "fp32",
+        "bf16": "bf16",
+        "int8_row": "int8_row",
+    }
     assert all(form.planes((2, 3))[0].size_bytes == math.prod((2, 3)) * width for form, width in ((FP32, 4), (BF16, 2)))

@@ -11,7 +11,7 @@ import attrs
 
 from ninfer.engine.artifact.checkpoint import Checkpoint, CheckpointTensor, open_checkpoint
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.formats import BF16, FP32, Format
+from ninfer.engine.artifact.formats import BF16, FP32, INT8_ROW, Format
 from ninfer.engine.artifact.layouts import Contiguous
 from ninfer.engine.artifact.safetensors import DTYPES
 from ninfer.engine.artifact.writer import (
@@ -22,8 +22,9 @@ from ninfer.engine.artifact.writer import (
     write_artifact,
 )
 
-FormatChoice = Literal["source", "fp32", "bf16"]
-"""`source` keeps every value as it is; `bf16` rounds matrices and leaves vectors (norms, decay rates) in fp32."""
+FormatChoice = Literal["source", "fp32", "bf16", "int8_row"]
+"""`source` keeps every value as it is; `bf16` and `int8_row` round matrices and leave the rest (norms, decay rates,
+and for `int8_row` the convolution's few taps) in fp32."""
 
 
 @attrs.frozen(kw_only=True)
@@ -103,4 +104,6 @@ def _format(tensor: CheckpointTensor, form: FormatChoice) -> Format:
         raise ArtifactError(f"has type {tensor.stored_type}", file=tensor.source.file, object=f"tensor {tensor.name}")
     if form == "source":
         return BF16 if tensor.stored_type == "BF16" else FP32
+    if form == "int8_row":
+        return INT8_ROW if len(tensor.shape) == 2 else FP32
     return BF16 if form == "bf16" and len(tensor.shape) > 1 else FP32
