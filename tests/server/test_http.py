@@ -328,3 +328,10 @@ async def test_an_error_keeps_its_kind_over_http() -> None:
     error = RequestError("odd")
     host = FakeHost(on_enter=[error])
     assert (await post_json(create_app(host, [OpenAIChat(host)]), CHAT, BODY)).status == 500
+
+
+@pytest.mark.parametrize("target", ["", "?a=b", "http://[x", "http://localhost", "*"])
+async def test_targets_without_a_path_find_nothing(target: str) -> None:
+    answer = await asgi_call(create_app(FakeHost(), ()), "GET", target)
+    assert answer.status == 404
+    assert answer.json()["error"]["code"] == "not_found"

@@ -5,7 +5,8 @@ No `id:`, no `retry:`, never empty data (D32).
 
 import json
 
-DONE = b"data: [DONE]\n\n"
+DONE_DATA = "[DONE]"
+DONE = f"data: {DONE_DATA}\n\n".encode()
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 """Made once: `json.dumps` would build one for each event."""
@@ -24,3 +25,8 @@ def data_frame(body: object) -> bytes:
 def event_frame(name: str, body: object) -> bytes:
     """One event of the type `name`; clients of the protocols that name events skip those without a name."""
     return f"event: {name}\ndata: {dump_json(body)}\n\n".encode()
+
+
+def frame_data(frame: bytes) -> object:
+    """What one frame that was made here carries: the JSON of its data, or the word that ends a stream."""
+    return DONE_DATA if frame == DONE else json.loads(frame.partition(b"data: ")[2])

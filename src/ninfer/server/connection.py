@@ -7,6 +7,7 @@ message counts only while the answer is incomplete. The nursery is made known to
 
 from collections.abc import MutableMapping
 from typing import cast
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import trio
@@ -42,6 +43,16 @@ def _extras(request: Request) -> MutableMapping[str, object]:
     return cast(MutableMapping[str, object], request.scope)
 
 
+def _path(target: str) -> str:
+    """The path of a request target, which clients may write as a whole URL, or leave out; quart fails on some."""
+    if not target.startswith("/"):
+        try:
+            target = urlsplit(target).path
+        except ValueError:
+            target = ""
+    return target or "/"
+
+
 class Connection(TrioASGIHTTPConnection):
     """One request: reads the body, runs the view, sends the answer."""
 
@@ -52,6 +63,7 @@ class Connection(TrioASGIHTTPConnection):
         self._body_ended = trio.Event()
         extras = cast(MutableMapping[str, object], self.scope)
         extras[_REQUEST_ID] = new_request_id()
+        self.scope["path"] = _path(self.scope["path"])
 
         async def watched_send(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.start":

@@ -1,15 +1,18 @@
 """`POST /v1/messages` and its token count: the protocol itself. All it does goes through the plugin interface."""
 
 from collections.abc import Sequence
+from typing import cast
 from uuid import uuid4
 
 import attrs
 
 from ninfer.conversation import RequestError
 from ninfer.protocols.anthropic_messages.decode import MessagesCall, decode, decode_count
-from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, aggregate
+from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, WireEvent, aggregate
 from ninfer.protocols.anthropic_messages.errors import anthropic_error, anthropic_stream_error
+from ninfer.protocols.anthropic_messages.order import OrderChecker
 from ninfer.protocols.plugin import Call, Route, WireError
+from ninfer.protocols.sse import frame_data
 from ninfer.service.host import ProtocolHost
 
 
@@ -54,7 +57,10 @@ class AnthropicMessages:
         await call.reply({"input_tokens": await self.host.count_tokens(request)})
 
     async def _stream(self, call: Call, asked: MessagesCall, encoder: MessageEncoder) -> None:
+        checker = OrderChecker() if self.host.flags.check_events else None
         async with call.stream() as sink, self.host.generate(asked.request) as events:
             async for event in events:
                 for frame in encoder.frames(event):
+                    if checker is not None:
+                        checker.add(cast(WireEvent, frame_data(frame)))
                     await sink.send(frame)

@@ -9,22 +9,16 @@ from typing import cast
 
 import attrs
 
-from ninfer.conversation import (
-    GenerationRequest,
-    InvalidRequest,
-    Part,
-    Reasoning,
-    Role,
-    SamplingFields,
-    Text,
-    ThinkingFields,
-    Turn,
-    Unsupported,
-)
+from ninfer.conversation import GenerationRequest, InvalidRequest, SamplingFields, Turn
+from ninfer.protocols.cache_points import place_cache_points
+from ninfer.protocols.openai_chat.encode import Shape
+from ninfer.protocols.openai_chat.history import turns_of
 from ninfer.protocols.openai_chat.refused import refuse_unsupported
-from ninfer.protocols.openai_chat.wire import ChatBody, WireMessage, WirePart
+from ninfer.protocols.openai_chat.tools import calls_allowed, check_parallel, read_tools
+from ninfer.protocols.openai_chat.wire import SERVER_EFFORTS, ChatBody
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
+from ninfer.protocols.template_options import Said, TemplateOptions, template_options
 from ninfer.protocols.values import shown
 
 
@@ -34,7 +28,7 @@ class ChatCall:
 
     model: str
     stream: bool
-    include_usage: bool
+    shape: Shape
     request: GenerationRequest
 
 
@@ -48,12 +42,24 @@ def decode(body: JSONValue) -> ChatCall:
     if isinstance(body, dict):
         refuse_unsupported(body)
     wire = structure(body, ChatBody)
+    members = cast(Mapping[str, JSONValue], body)
+    tools = read_tools(wire.tools)
+    allowed = calls_allowed(members.get("tool_choice"))
+    check_parallel(wire.parallel_tool_calls, tools)
+    options = _options(wire)
+    turns = turns_of(wire.messages)
+    _check_continuation(turns)
     return ChatCall(
         model=wire.model,
         stream=wire.stream,
-        include_usage=wire.stream_options.include_usage,
+        shape=Shape(
+            include_usage=wire.stream_options.include_usage,
+            timings_per_token=wire.timings_per_token,
+            progress=wire.return_progress,
+            free_form=frozenset(tool.name for tool in tools if tool.free_form),
+        ),
         request=GenerationRequest(
-            turns=tuple(_turn(f"messages[{at}]", message) for at, message in enumerate(wire.messages)),
+            turns=place_cache_points(turns, implicit=_implicit_write(members.get("prompt_cache_options"))),
             sampling=SamplingFields(
                 temperature=wire.temperature,
                 top_k=wire.top_k,
@@ -63,7 +69,10 @@ def decode(body: JSONValue) -> ChatCall:
                 frequency_penalty=wire.frequency_penalty,
                 seed=wire.seed,
             ),
-            thinking=_thinking(wire, cast(Mapping[str, JSONValue], body)),
+            thinking=options.thinking,
+            template_kwargs=options.kwargs,
+            tools=tools,
+            calls_allowed=allowed,
             max_output_tokens=_limit(wire),
             stop=_stop(wire),
         ),
@@ -87,67 +96,36 @@ def _stop(wire: ChatBody) -> tuple[str, ...]:
     return (wire.stop,)
 
 
-def _thinking(wire: ChatBody, body: Mapping[str, JSONValue]) -> ThinkingFields:
-    enabled = _agreed("enable_thinking", wire.enable_thinking, wire.chat_template_kwargs.enable_thinking)
-    preserve = _agreed("preserve_thinking", wire.preserve_thinking, wire.chat_template_kwargs.preserve_thinking)
-    if body.get("reasoning_effort") == "none":
-        if enabled:
-            raise _conflict("reasoning_effort", '"none"', "enable_thinking", "true")
-        enabled = False
-    return ThinkingFields(enabled=enabled, preserve=preserve)
+def _options(wire: ChatBody) -> TemplateOptions:
+    typed: list[Said] = []
+    if wire.enable_thinking is not None:
+        typed.append(Said("enable_thinking", "enable_thinking", wire.enable_thinking))
+    if wire.preserve_thinking is not None:
+        typed.append(Said("preserve_thinking", "preserve_thinking", wire.preserve_thinking))
+    if wire.reasoning_effort is not None and wire.reasoning_effort not in SERVER_EFFORTS:
+        typed.append(Said("reasoning_effort", "reasoning_effort", wire.reasoning_effort))
+    return template_options(cast(JSONValue, wire.chat_template_kwargs), typed)
 
 
-def _agreed(name: str, top: bool | None, in_kwargs: bool | None) -> bool | None:
-    if top is not None and in_kwargs is not None and top != in_kwargs:
-        raise _conflict(name, shown(top), f"chat_template_kwargs.{name}", shown(in_kwargs))
-    return in_kwargs if top is None else top
+def _implicit_write(options: JSONValue) -> bool:
+    """Whether nobody has switched the automatic cache point off (CACHE-HINT-003); hints never fail a request."""
+    return not (isinstance(options, dict) and options.get("mode") == "explicit")
 
 
-def _conflict(path: str, value: str, other_path: str, other: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"{path}: {value} contradicts {other_path}: {other}", code="conflicting_template_option", param=path
-    )
-
-
-def _turn(path: str, message: WireMessage) -> Turn:
-    if message.name and message.role not in ("tool", "function"):
-        raise Unsupported(
-            f"{path}.name: {shown(message.name)} is not supported: the template cannot carry who takes part",
-            param=f"{path}.name",
-        )
-    parts: list[Part] = []
-    if message.role == "assistant":
-        reasoning = _reasoning(path, message)
-        if reasoning is not None:
-            parts.append(Reasoning(reasoning))
-    if isinstance(message.content, str):
-        if message.content:
-            parts.append(Text(message.content))
-    else:
-        parts += [_part(f"{path}.content[{at}]", message.role, part) for at, part in enumerate(message.content)]
-    return Turn(role="tool" if message.role == "function" else cast(Role, message.role), parts=tuple(parts))
-
-
-def _reasoning(path: str, message: WireMessage) -> str | None:
-    one, other = message.reasoning_content, message.reasoning
-    if one is not None and other is not None and one != other:
+def _check_continuation(turns: tuple[Turn, ...]) -> None:
+    """Refuse a final assistant turn that cannot be continued; that thinking is off is the prompt's to see to (D8)."""
+    last = turns[-1]
+    if last.role != "assistant":
+        return
+    path = f"messages[{len(turns) - 1}]"
+    if last.calls:
+        names = shown(last.calls[-1].name)
         raise InvalidRequest(
-            f"{path}.reasoning: contradicts reasoning_content of the same message", param=f"{path}.reasoning"
+            f"{path}: a turn that has called {names} cannot be continued; its results are missing",
+            code="invalid_prompt",
+            param=path,
         )
-    return other if one is None else one
-
-
-def _part(path: str, role: str, part: WirePart) -> Text:
-    if part.type == "text":
-        return Text(_member(path, "text", part.text))
-    if part.type == "refusal" and role == "assistant":
-        return Text(_member(path, "refusal", part.refusal))
-    raise InvalidRequest(
-        f"{path}.type: {shown(part.type)} is no part of a message with the role {role}", param=f"{path}.type"
-    )
-
-
-def _member(path: str, name: str, value: str | None) -> str:
-    if value is None:
-        raise InvalidRequest(f"{path}.{name}: is required", code="missing_required_parameter", param=f"{path}.{name}")
-    return value
+    if last.reasoning and not last.text:
+        raise InvalidRequest(
+            f"{path}: a turn that was cut while thinking cannot be continued", code="invalid_prompt", param=path
+        )

@@ -1,26 +1,19 @@
-"""What a Chat request may name but not get: each capability with the value that asks for nothing (D10, D11, D40).
+"""What a Chat request may name but not get: each capability with the value that asks for nothing (D10, D11, D40, D44).
 
 A field is refused only where its value asks for behaviour; every message names the field and the guarantee that
 cannot be given. What is in no table here and in no wire type is advisory or unknown, and ignored.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from ninfer.conversation import InvalidRequest, Unsupported
+from ninfer.conversation import InvalidRequest, RequestError, Unsupported
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.values import shown
+from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields, unsupported
+from ninfer.protocols.values import SHOWN_CHARS, shown
 
-Neutral: TypeAlias = Callable[[JSONValue], bool]
-
-
-def _is(*values: JSONValue) -> Neutral:
-    # 1 == True in Python but not in JSON
-    return lambda value: any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in values)
-
-
-def _empty(value: JSONValue) -> bool:
-    return value in ([], {})
+_ELSEWHERE = "output is constrained through structured_outputs, not through this name"
+_LEGACY = "legacy function calls are not offered; use tools"
+_NO_LOGPROBS = "log probabilities are not computed"
 
 
 def _all_zero(value: JSONValue) -> bool:
@@ -31,102 +24,60 @@ def _only_nulls(value: JSONValue) -> bool:
     return isinstance(value, dict) and all(member is None for member in value.values())
 
 
-def _text_only(value: JSONValue) -> bool:
-    return value == ["text"]
-
-
 def _plain_text(value: JSONValue) -> bool:
     return isinstance(value, dict) and value.get("type") == "text"
 
 
-def _never(value: JSONValue) -> bool:
-    return False
-
-
-_BOOLEANS = _is(True, False)
-
-_FIELDS: Mapping[str, tuple[Neutral, str]] = {
+_FIELDS: Refusals = {
     # field -> what asks for nothing, and the guarantee that is not given
-    "tools": (_empty, "function calls are not in this build"),
-    "tool_choice": (_is("auto", "none"), "function calls are not in this build"),
-    "functions": (_empty, "legacy function calls are not offered; use tools"),
-    "function_call": (_is("auto", "none"), "legacy function calls are not offered; use tools"),
-    "parallel_tool_calls": (_BOOLEANS, "it is a boolean"),
-    "tool_constraints": (_is("basic", "auto"), "it is one of basic and auto"),
+    "functions": (empty, _LEGACY),
+    "function_call": (one_of("auto", "none"), _LEGACY),
+    "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
     "response_format": (_plain_text, "constrained output is not in this build; only the type text is"),
-    "structured_outputs": (_never, "constrained output is not in this build"),
-    "grammar": (_never, "output is constrained through structured_outputs, not through this name"),
-    "logprobs": (_is(False), "log probabilities are not computed"),
-    "top_logprobs": (_is(0), "log probabilities are not computed"),
+    "structured_outputs": (never, "constrained output is not in this build"),
+    "grammar": (never, _ELSEWHERE),
+    "logprobs": (one_of(False), _NO_LOGPROBS),
+    "top_logprobs": (one_of(0), _NO_LOGPROBS),
     "logit_bias": (_all_zero, "logits are not biased"),
-    "store": (_is(False), "completions are not stored"),
-    "n": (_is(1), "one choice is generated for a request"),
-    "modalities": (_text_only, "the only output is text"),
-    "web_search_options": (_never, "nothing is searched on the web"),
-    "moderation": (_never, "nothing is moderated"),
-    "verbosity": (_is("medium"), "the length of answers cannot be steered"),
-    "reasoning_effort": (_is("none", "default", "auto"), "effort levels are not in this build"),
-    "repetition_penalty": (_is(1), "presence_penalty and frequency_penalty are the penalties that are applied"),
+    "store": (one_of(False), "completions are not stored"),
+    "n": (one_of(1), "one choice is generated for a request"),
+    "modalities": (one_of(["text"]), "the only output is text"),
+    "web_search_options": (never, "nothing is searched on the web"),
+    "moderation": (never, "nothing is moderated"),
+    "verbosity": (one_of("medium"), "the length of answers cannot be steered"),
+    "repetition_penalty": (one_of(1), "presence_penalty and frequency_penalty are the penalties that are applied"),
     "mm_processor_kwargs": (_only_nulls, "media processing cannot be configured"),
-    "chat_template": (_never, "the template is fixed when the server starts"),
-    "timings_per_token": (_is(False), "timings inside a stream are not in this build"),
-    "return_progress": (_is(False), "progress chunks are not in this build"),
+    "chat_template": (never, "the template is fixed when the server starts"),
 }
-
-_TEMPLATE_KWARGS = frozenset({"enable_thinking", "preserve_thinking"})
+_MESSAGE: Refusals = {
+    "audio": (empty, "audio of earlier turns is not stored"),
+}
+_MEDIA = ("image_url", "video_url")
+_UNREAD = {"input_audio": "audio is not read", "file": "files are not read"}
 
 
 def refuse_unsupported(body: Mapping[str, JSONValue]) -> None:
     """Raise `Unsupported` for the first field that asks for what is not offered."""
     for name, value in body.items():
-        if value is None:
-            continue
-        if name.startswith("guided_"):
-            raise unsupported(name, value, "output is constrained through structured_outputs, not through this name")
-        if name in _FIELDS:
-            neutral, guarantee = _FIELDS[name]
-            if not neutral(value):
-                raise unsupported(name, value, guarantee)
-    _refuse_kwargs(body.get("chat_template_kwargs"))
+        if name.startswith("guided_") and value is not None:
+            raise unsupported(shown(name[:SHOWN_CHARS])[1:-1], value, _ELSEWHERE)
+    refuse_fields(body, _FIELDS)
     messages = body.get("messages")
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict):
-            _refuse_in_message(f"messages[{at}]", message)
+            refuse_fields(message, _MESSAGE, at=f"messages[{at}]")
 
 
-def unsupported(path: str, value: JSONValue, guarantee: str) -> Unsupported:
-    """The refusal of `value` at `path`; `guarantee` says what cannot be promised."""
-    return Unsupported(f"{path}: {shown(value)} is not supported: {guarantee}", param=path)
-
-
-def _refuse_kwargs(kwargs: JSONValue) -> None:
-    if kwargs is None:
-        return
-    if not isinstance(kwargs, dict):
-        raise InvalidRequest(
-            f"chat_template_kwargs: expected an object, got {shown(kwargs)}",
-            code="invalid_type",
-            param="chat_template_kwargs",
+def refused_part(path: str, role: str, kind: str) -> RequestError:
+    """Why a part of the type `kind` cannot stand at `path`, in a message of `role`."""
+    if kind in _MEDIA:
+        return Unsupported(
+            f"{path}: a part of type {shown(kind)} needs vision, which is not in this build",
+            code="vision_disabled",
+            param=path,
         )
-    for name, value in kwargs.items():
-        if name not in _TEMPLATE_KWARGS:
-            path = f"chat_template_kwargs.{shown(name)[1:-1] if len(name) <= 60 else '...'}"
-            raise unsupported(path, value, "only enable_thinking and preserve_thinking are passed to the template")
-
-
-def _refuse_in_message(path: str, message: Mapping[str, JSONValue]) -> None:
-    for name in ("tool_calls", "function_call", "audio"):
-        value = message.get(name)
-        if value is not None and not _empty(value):
-            raise unsupported(f"{path}.{name}", value, "only text is carried over from earlier turns in this build")
-    content = message.get("content")
-    for at, part in enumerate(content if isinstance(content, list) else ()):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("image_url", "video_url"):
-            raise Unsupported(
-                f"{path}.content[{at}]: a part of type {shown(kind)} needs vision, which is not in this build",
-                code="vision_disabled",
-                param=f"{path}.content[{at}]",
-            )
-        if kind in ("input_audio", "file"):
-            raise unsupported(f"{path}.content[{at}]", kind, "audio and files are not read")
+    if kind in _UNREAD:
+        return unsupported(path, kind, _UNREAD[kind])
+    return InvalidRequest(
+        f"{path}.type: {shown(kind)} is no part of a message with the role {role}", param=f"{path}.type"
+    )

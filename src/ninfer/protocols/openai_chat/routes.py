@@ -9,9 +9,10 @@ import attrs
 from ninfer.conversation import RequestError
 from ninfer.protocols.openai_chat.decode import ChatCall, decode
 from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, aggregate
+from ninfer.protocols.openai_chat.order import OrderChecker
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
-from ninfer.protocols.sse import DONE
+from ninfer.protocols.sse import DONE, DONE_DATA, frame_data
 from ninfer.service.host import ProtocolHost
 
 
@@ -23,6 +24,7 @@ class OpenAIChat:
 
     name = "openai_chat"
     request_id_header = "x-request-id"
+    new_encoder = ChunkEncoder
 
     def routes(self) -> Sequence[Route]:
         """One route."""
@@ -45,15 +47,19 @@ class OpenAIChat:
             await self._stream(call, chat, head)
             return
         async with self.host.generate(chat.request) as events:
-            answer = await aggregate(head, events)
+            answer = await aggregate(head, chat.shape, events)
         await call.reply(answer)
 
     async def _stream(self, call: Call, chat: ChatCall, head: Head) -> None:
-        encoder = ChunkEncoder(
-            head, include_usage=chat.include_usage, usage_chunk_choice=self.host.flags.usage_chunk_choice
-        )
+        flags = self.host.flags
+        encoder = self.new_encoder(head, attrs.evolve(chat.shape, usage_chunk_choice=flags.usage_chunk_choice))
+        checker = OrderChecker() if flags.check_events else None
         async with call.stream() as sink, self.host.generate(chat.request) as events:
             async for event in events:
                 for frame in encoder.frames(event):
+                    if checker is not None:
+                        checker.add(frame_data(frame))
                     await sink.send(frame)
+            if checker is not None:
+                checker.add(DONE_DATA)
             await sink.send(DONE)

@@ -1,16 +1,20 @@
 """The members of a Chat Completions request that are understood, with their types and ranges.
 
-Only structure: what a value means is `decode`'s business, what is refused by name stands in `refused`.
+Only structure: what a value means is `decode`'s business, what is refused by name stands in `refused`. Members that no
+class here has are ignored (D10).
 """
 
 from typing import Annotated
 
 import attrs
 
-from ninfer.protocols.structure import Array, Flag, Integer, Number, String, Text
+from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
+from ninfer.protocols.template_options import EFFORTS
 
 INT64 = 1 << 63
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+SERVER_EFFORTS = ("default", "auto")
+"""Efforts that leave it to the server (CHAT-025)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -23,14 +27,72 @@ class WirePart:
 
 
 @attrs.frozen(kw_only=True)
+class CalledFunction:
+    """A function that was called; clients write no arguments as an empty string, or leave them out."""
+
+    name: Annotated[str, String(non_empty=True)]
+    arguments: Text = ""
+
+
+@attrs.frozen(kw_only=True)
+class CalledCustom:
+    """A free-form tool that was called."""
+
+    name: Annotated[str, String(non_empty=True)]
+    input: Text = ""
+
+
+@attrs.frozen(kw_only=True)
+class WireCall:
+    """A call of the history."""
+
+    id: Annotated[str, String(non_empty=True)]
+    type: Annotated[str, String(one_of=("function", "custom"))] = "function"
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
+
+
+@attrs.frozen(kw_only=True)
 class WireMessage:
     """One message; null content is no content."""
 
     role: Annotated[str, String(one_of=ROLES)]
-    content: Annotated[str | tuple[WirePart, ...], Array(or_string=True)] = ""
+    content: Annotated[str | tuple[AnyObject, ...], Array(or_string=True)] = ""
     name: Text | None = None
+    refusal: Text | None = None
     reasoning_content: Text | None = None
     reasoning: Text | None = None
+    tool_calls: Annotated[tuple[WireCall, ...], Array()] = ()
+    function_call: CalledFunction | None = None
+    tool_call_id: Text | None = None
+
+
+@attrs.frozen(kw_only=True)
+class FunctionTool:
+    """A function as it is declared; without parameters it takes none."""
+
+    name: Text
+    description: Text | None = None
+    parameters: AnyObject | None = None
+    strict: Flag = False
+
+
+@attrs.frozen(kw_only=True)
+class CustomTool:
+    """A free-form tool as it is declared."""
+
+    name: Text
+    description: Text | None = None
+    format: AnyObject | None = None
+
+
+@attrs.frozen(kw_only=True)
+class WireTool:
+    """A declared tool."""
+
+    type: Annotated[str, String(one_of=("function", "custom"))]
+    function: FunctionTool | None = None
+    custom: CustomTool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -38,14 +100,6 @@ class StreamOptions:
     """`stream_options`; obfuscation asks for nothing that we send."""
 
     include_usage: Flag = False
-
-
-@attrs.frozen(kw_only=True)
-class TemplateKwargs:
-    """The standard members of `chat_template_kwargs`."""
-
-    enable_thinking: Flag | None = None
-    preserve_thinking: Flag | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +121,11 @@ class ChatBody:
     n: Annotated[int, Integer()] = 1
     stream: Flag = False
     stream_options: StreamOptions = StreamOptions()
+    tools: Annotated[tuple[AnyObject, ...], Array()] = ()
+    parallel_tool_calls: Flag = True
     enable_thinking: Flag | None = None
     preserve_thinking: Flag | None = None
-    chat_template_kwargs: TemplateKwargs = TemplateKwargs()
+    reasoning_effort: Annotated[str, String(one_of=(*EFFORTS, *SERVER_EFFORTS))] | None = None
+    chat_template_kwargs: AnyObject = attrs.field(factory=dict)
+    timings_per_token: Flag = False
+    return_progress: Flag = False

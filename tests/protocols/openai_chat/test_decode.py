@@ -15,6 +15,7 @@ from ninfer.conversation import (
     Unsupported,
 )
 from ninfer.protocols.openai_chat.decode import decode
+from ninfer.protocols.openai_chat.encode import Shape
 
 contract = pytest.mark.contract
 
@@ -28,9 +29,14 @@ def said(*messages: Mapping[str, Any]) -> Any:
     return body(messages=list(messages))
 
 
+UNCACHED = {"prompt_cache_options": {"mode": "explicit"}}
+"""Asks for no cache point that the body does not mark."""
+
+
 def turn(content: object, role: str = "user", **members: object) -> Any:
     """What one message becomes."""
-    return decode(said({"role": role, "content": content, **members})).request.turns[0]
+    message = {"role": role, "content": content, **members}
+    return decode(body(messages=[message, {"role": "user", "content": "x"}], **UNCACHED)).request.turns[0]
 
 
 @contract("CHAT-001")
@@ -42,7 +48,7 @@ def test_the_plain_request() -> None:
             "max_tokens": 5,
         }
     )
-    assert (call.model, call.stream, call.include_usage) == ("qwen", False, False)
+    assert (call.model, call.stream, call.shape.include_usage) == ("qwen", False, False)
     assert [(one.role, one.text) for one in call.request.turns] == [("system", "Be brief."), ("user", "Hi")]
     assert call.request.max_output_tokens == 5
     assert call.request.sampling == SamplingFields()
@@ -78,15 +84,6 @@ def test_a_refusal_is_text_of_the_assistant_alone() -> None:
     with pytest.raises(InvalidRequest, match="refusal") as caught:
         turn(refusal, "user")
     assert caught.value.param == "messages[0].content[1].type"
-
-
-@pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool"])
-def test_roles(role: str) -> None:
-    assert turn("x", role).role == role
-
-
-def test_the_legacy_function_role_is_a_tool_turn() -> None:
-    assert turn("x", "function", name="f").role == "tool"
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -140,8 +137,10 @@ def test_stop(value: object, stops: tuple[str, ...]) -> None:
 
 @contract("CHAT-018")
 def test_usage_in_the_stream() -> None:
-    assert decode(body(stream=True, stream_options={"include_usage": True, "include_obfuscation": False})).include_usage
-    assert not decode(body(stream=True, stream_options={})).include_usage
+    assert decode(
+        body(stream=True, stream_options={"include_usage": True, "include_obfuscation": False})
+    ).shape.include_usage
+    assert not decode(body(stream=True, stream_options={})).shape.include_usage
 
 
 @contract("CHAT-009")
@@ -151,18 +150,71 @@ def test_both_limits() -> None:
         decode(body(max_tokens=3, max_completion_tokens=4))
 
 
+@contract("CHAT-026", "TMPL-014", "TMPL-017", "ERR-016")
 def test_thinking_may_be_said_in_three_ways_that_agree() -> None:
-    assert decode(body(chat_template_kwargs={"enable_thinking": False})).request.thinking.enabled is False
-    assert decode(body(reasoning_effort="none")).request.thinking.enabled is False
-    assert decode(body(reasoning_effort="none", enable_thinking=False)).request.thinking.enabled is False
+    for off in (
+        body(enable_thinking=False),
+        body(chat_template_kwargs={"enable_thinking": False}),
+        body(reasoning_effort="none"),
+        body(chat_template_kwargs={"reasoning_effort": "none"}),
+        body(reasoning_effort="none", enable_thinking=False, chat_template_kwargs={"enable_thinking": False}),
+    ):
+        assert decode(off).request.thinking == ThinkingFields(enabled=False)
+    assert decode(body(chat_template_kwargs={"preserve_thinking": True})).request.thinking.preserve is True
     for conflict in (
         body(reasoning_effort="none", enable_thinking=True),
+        body(reasoning_effort="low", enable_thinking=False),
+        body(reasoning_effort="low", chat_template_kwargs={"reasoning_effort": "high"}),
         body(enable_thinking=True, chat_template_kwargs={"enable_thinking": False}),
         body(preserve_thinking=True, chat_template_kwargs={"preserve_thinking": False}),
     ):
         with pytest.raises(InvalidRequest, match="contradicts") as caught:
             decode(conflict)
         assert caught.value.code == "conflicting_template_option"
+
+
+@contract("THINK-012")
+@pytest.mark.parametrize("effort", ["minimal", "low", "medium", "high", "xhigh", "max"])
+def test_effort_is_passed_on_as_it_was_named(effort: str) -> None:
+    assert decode(body(reasoning_effort=effort)).request.thinking == ThinkingFields(effort=effort)
+
+
+@contract("TMPL-013", "TMPL-015")
+def test_kwargs_reach_the_template_as_they_are() -> None:
+    kwargs = {"zeta": {"b": 1, "a": [None]}, "alpha": None, "enable_thinking": None}
+    request = decode(body(chat_template_kwargs=kwargs)).request
+    assert dict(request.template_kwargs) == {"zeta": {"b": 1, "a": [None]}, "alpha": None}
+    assert list(request.template_kwargs) == ["zeta", "alpha"]
+    assert request.thinking == ThinkingFields()
+
+
+@contract("OBS-011", "OBS-013")
+def test_observations() -> None:
+    call = decode(body(timings_per_token=True, return_progress=True))
+    assert call.shape == Shape(timings_per_token=True, progress=True)
+    assert decode(body()).shape == Shape()
+
+
+@contract("TMPL-002", "D8")
+def test_a_final_assistant_turn_is_taken_over() -> None:
+    call = decode(said({"role": "user", "content": "Hi"}, {"role": "assistant", "content": "It was"}))
+    assert (call.request.turns[-1].role, call.request.turns[-1].text) == ("assistant", "It was")
+    assert call.request.thinking.enabled is None  # omitted means nothing here, unlike in Messages
+
+
+@contract("ERR-011", "TMPL-003")
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"content": "x", "function_call": {"name": "f", "arguments": "{}"}},
+        {"content": "", "reasoning_content": "Let me"},
+    ],
+)
+def test_a_final_turn_that_cannot_be_continued(last: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        decode(said({"role": "user", "content": "Hi"}, {"role": "assistant", **last}))
+    assert (caught.value.code, caught.value.param) == ("invalid_prompt", "messages[1]")
 
 
 @pytest.mark.parametrize(
@@ -176,28 +228,36 @@ def test_thinking_may_be_said_in_three_ways_that_agree() -> None:
         pytest.param("prompt_cache_key", "k", marks=contract("CHAT-032")),
         pytest.param("prompt_cache_retention", "24h", marks=contract("CHAT-032")),
         pytest.param("prompt_cache_options", {"mode": "x"}, marks=contract("CHAT-032")),
+        pytest.param("prompt_cache_options", {"mode": "implicit", "ttl": "24h"}, marks=contract("CACHE-HINT-012")),
+        pytest.param("prompt_cache_retention", "in_memory", marks=contract("CACHE-HINT-012")),
         pytest.param("no_such_field", {"any": ["thing"]}, marks=contract("CHAT-033", "D10")),
         pytest.param("é" * 300, None, marks=contract("CHAT-033", "D10")),
         pytest.param("n", 1, marks=contract("CHAT-016")),
         pytest.param("modalities", ["text"], marks=contract("CHAT-016")),
         pytest.param("response_format", {"type": "text"}, marks=contract("CHAT-017")),
-        # what asks for nothing passes, though its part is not built (D40)
-        pytest.param("tools", [], marks=contract("D40")),
-        pytest.param("tool_choice", "none", marks=contract("D40")),
-        pytest.param("tool_choice", "auto", marks=contract("D40")),
-        pytest.param("parallel_tool_calls", False, marks=contract("D40")),
-        pytest.param("functions", [], marks=contract("D40")),
-        pytest.param("logprobs", False, marks=contract("D40")),
-        pytest.param("top_logprobs", 0, marks=contract("D40")),
-        pytest.param("logit_bias", {"5": 0}, marks=contract("D40")),
-        pytest.param("store", False, marks=contract("D40")),
-        pytest.param("verbosity", "medium", marks=contract("D40")),
-        pytest.param("reasoning_effort", "auto", marks=contract("D40")),
-        pytest.param("repetition_penalty", 1, marks=contract("D40")),
-        pytest.param("mm_processor_kwargs", {"fps": None}, marks=contract("D40")),
-        pytest.param("prediction", {"type": "content", "content": "x"}, marks=contract("D40")),
-        pytest.param("audio", {"voice": "x", "format": "wav"}, marks=contract("D40")),
-        pytest.param("chat_template_kwargs", {}, marks=contract("D40")),
+        pytest.param("tools", []),
+        pytest.param("tool_choice", "auto"),
+        pytest.param("parallel_tool_calls", False, marks=contract("CHAT-031")),
+        pytest.param("functions", [], marks=contract("CHAT-031")),
+        pytest.param("function_call", "none", marks=contract("CHAT-031")),
+        pytest.param("function_call", "auto", marks=contract("CHAT-031")),
+        pytest.param("logprobs", False, marks=contract("CHAT-031")),
+        pytest.param("top_logprobs", 0, marks=contract("CHAT-031")),
+        pytest.param("logit_bias", {"5": 0}, marks=contract("CHAT-031")),
+        pytest.param("logit_bias", {}, marks=contract("CHAT-031")),
+        pytest.param("store", False),
+        pytest.param("verbosity", "medium", marks=contract("CHAT-031")),
+        pytest.param("reasoning_effort", "auto"),
+        pytest.param("reasoning_effort", "default"),
+        pytest.param("repetition_penalty", 1, marks=contract("CHAT-036")),
+        pytest.param("repetition_penalty", 1.0, marks=contract("CHAT-036")),
+        pytest.param("mm_processor_kwargs", {"fps": None}, marks=contract("CHAT-036")),
+        pytest.param("mm_processor_kwargs", {}, marks=contract("CHAT-036")),
+        pytest.param("prediction", {"type": "content", "content": "x"}, marks=contract("CHAT-031")),
+        pytest.param("audio", {"voice": "x", "format": "wav"}, marks=contract("CHAT-031")),
+        pytest.param("chat_template_kwargs", {}),
+        pytest.param("tool_constraints", "auto", marks=contract("D40")),
+        pytest.param("timings_per_token", False),
     ],
 )
 def test_what_asks_for_nothing_changes_nothing(name: str, value: object) -> None:
@@ -205,39 +265,53 @@ def test_what_asks_for_nothing_changes_nothing(name: str, value: object) -> None
 
 
 REFUSED = [
-    ("tools", [{"type": "function", "function": {"name": "f"}}], "tools"),
-    ("tool_choice", "required", "tool_choice"),
-    ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice"),
-    ("functions", [{"name": "f"}], "functions"),
-    ("function_call", {"name": "f"}, "function_call"),
-    ("response_format", {"type": "json_object"}, "response_format"),
-    ("response_format", {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}, "response_format"),
-    ("structured_outputs", {"choice": ["a"]}, "structured_outputs"),
-    ("logprobs", True, "logprobs"),
-    ("top_logprobs", 3, "top_logprobs"),
-    ("logit_bias", {"5": 1}, "logit_bias"),
-    ("store", True, "store"),
-    ("web_search_options", {}, "web_search_options"),
-    ("moderation", {"model": "x"}, "moderation"),
-    ("verbosity", "low", "verbosity"),
-    ("reasoning_effort", "high", "reasoning_effort"),
-    ("repetition_penalty", 1.1, "repetition_penalty"),
-    ("mm_processor_kwargs", {"fps": 2}, "mm_processor_kwargs"),
-    ("timings_per_token", True, "timings_per_token"),
-    ("return_progress", True, "return_progress"),
-    ("chat_template_kwargs", {"tools": []}, "chat_template_kwargs.tools"),
+    ("tool_choice", "required", "tool_choice", "D40"),
+    ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice", "D40"),
+    ("tool_choice", {"type": "custom", "custom": {"name": "f"}}, "tool_choice", "D40"),
+    ("tool_choice", {"type": "allowed_tools", "allowed_tools": {}}, "tool_choice", "D40"),
+    ("tool_constraints", "strict", "tool_constraints", "D40"),
+    ("functions", [{"name": "f"}], "functions", "CHAT-028"),
+    ("function_call", {"name": "f"}, "function_call", "CHAT-028"),
+    ("response_format", {"type": "json_object"}, "response_format", "D40"),
+    ("response_format", {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}, "response_format", "D40"),
+    ("structured_outputs", {"choice": ["a"]}, "structured_outputs", "D40"),
+    ("logprobs", True, "logprobs", "CHAT-028"),
+    ("top_logprobs", 3, "top_logprobs", "CHAT-028"),
+    ("logit_bias", {"5": 1}, "logit_bias", "CHAT-028"),
+    ("logit_bias", {"5": False}, "logit_bias", "CHAT-028"),
+    ("store", True, "store", "CHAT-028"),
+    ("web_search_options", {}, "web_search_options", "CHAT-029"),
+    ("moderation", {"model": "x"}, "moderation", "CHAT-029"),
+    ("verbosity", "low", "verbosity", "CHAT-029"),
+    ("verbosity", "high", "verbosity", "CHAT-029"),
+    ("modalities", ["text", "audio"], "modalities", "CHAT-029"),
+    ("repetition_penalty", 1.1, "repetition_penalty", "CHAT-036"),
+    ("repetition_penalty", True, "repetition_penalty", "CHAT-036"),
+    ("mm_processor_kwargs", {"fps": 2}, "mm_processor_kwargs", "CHAT-036"),
+    ("chat_template_kwargs", {"tools": []}, "chat_template_kwargs.tools", "TMPL-016"),
+    (
+        "chat_template_kwargs",
+        {"add_generation_prompt": False},
+        "chat_template_kwargs.add_generation_prompt",
+        "TMPL-016",
+    ),
 ]
 
 
-@contract("D40")
 @pytest.mark.parametrize(
-    ("name", "value", "param"), REFUSED, ids=[f"{name}-{at}" for at, (name, *_) in enumerate(REFUSED)]
+    ("name", "value", "param"),
+    [
+        pytest.param(name, value, param, id=f"{name}-{at}", marks=contract(held, "CHAT-030"))
+        for at, (name, value, param, held) in enumerate(REFUSED)
+    ],
 )
-def test_what_is_not_built_is_refused_by_name(name: str, value: object, param: str) -> None:
+def test_a_capability_that_is_not_given_is_refused_by_name(name: str, value: object, param: str) -> None:
     with pytest.raises(Unsupported) as caught:
         decode(body(**{name: value}))
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
-    assert caught.value.message.startswith(f"{param}: ")
+    said_where, _, guarantee = caught.value.message.partition(" is not supported: ")
+    assert said_where.startswith(f"{param}: ")
+    assert guarantee
 
 
 @pytest.mark.parametrize(
@@ -277,20 +351,11 @@ def test_a_template_in_the_kwargs_is_refused_too() -> None:
         ({"type": "file", "file": {}}, "unsupported_parameter"),
     ],
 )
-@contract("D40")
+@contract("CHAT-029", "CHAT-030", "D40")
 def test_parts_that_are_not_text(part: object, code: str) -> None:
     with pytest.raises(Unsupported) as caught:
         turn([{"type": "text", "text": "see"}, part])
     assert (caught.value.code, caught.value.param) == (code, "messages[0].content[1]")
-
-
-@contract("D40")
-def test_tool_calls_of_earlier_turns_are_refused() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    with pytest.raises(Unsupported) as caught:
-        turn(None, "assistant", tool_calls=[call])
-    assert caught.value.param == "messages[0].tool_calls"
-    assert turn("a", "assistant", tool_calls=[]).text == "a"
 
 
 @contract("ERR-003", "ERR-005")
@@ -324,6 +389,16 @@ def test_tool_calls_of_earlier_turns_are_refused() -> None:
             said({"role": "assistant", "content": "x", "reasoning_content": "a", "reasoning": "b"}),
             "messages[0].reasoning",
         ),
+        (body(tools={}), "tools"),
+        (body(tools=["f"]), "tools[0]"),
+        (body(tool_choice=5), "tool_choice"),
+        (body(tool_choice="any"), "tool_choice"),
+        (body(tool_choice={"type": "tool"}), "tool_choice"),
+        (body(parallel_tool_calls="no"), "parallel_tool_calls"),
+        (body(reasoning_effort="extreme"), "reasoning_effort"),
+        (body(reasoning_effort=3), "reasoning_effort"),
+        (body(timings_per_token=1), "timings_per_token"),
+        (body(return_progress="yes"), "return_progress"),
         (body(temperature="hot"), "temperature"),
         (body(temperature=True), "temperature"),
         (body(temperature=2.5), "temperature"),
@@ -371,7 +446,7 @@ def test_malformed_bodies_name_their_place(bad: Any, param: str | None) -> None:
         (said({"role": "é" * 5000, "content": "x"}), "(5000 characters)"),
         (body(seed=10**80), "(81 digits)"),
         (body(stream_options={"include_usage": {"a": 1}}), "got an object of 1 member"),
-        (body(tools=[1, 2]), "an array of 2 items"),
+        (body(logit_bias=[1, 2]), "an array of 2 items"),
     ],
 )
 def test_errors_name_the_value(bad: Any, shown: str) -> None:
