@@ -105,7 +105,6 @@ WANTED = [
     ["--vision"],
     ["--host-context-mib", "64"],
     ["--prefix-cache-file", "cache.bin"],
-    ["--default-thinking-budget", "512"],
     ["--reasoning-effort", "high"],
     ["--request-log-jsonl", "log.jsonl"],
     ["--ngram-draft-tokens", "8"],

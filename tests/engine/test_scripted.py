@@ -22,6 +22,7 @@ from ninfer.engine.types import (
     PromptProgress,
     Sampling,
     StopReason,
+    ThinkingBudget,
     Tokens,
     UnitFailed,
 )
@@ -205,3 +206,40 @@ def test_samplers_change_nothing_but_raw_borders() -> None:
     hot = Plan(sampling=Sampling(temperature=2.0, seed=5), max_new_tokens=9)
     device = ScriptedDevice(book, limits(), unit_s=0.0)
     assert device.direct(rendered("[[say:abc]]"), hot)[0] == hot
+
+
+THOUGHT_OPEN = "<think>\n"
+FORCED = CODEC.encode(" Enough.\n</think>\n\n")
+
+
+@pytest.mark.contract("THINK-006", "THINK-007")
+@pytest.mark.parametrize("limit", [1, 5, 7, 24, 26, 100])
+@pytest.mark.parametrize("said", ["[[think]] [[say:done]]", "[[raw:SHJtbS4KPC90aGluaz4KCllvdSBzYWlkIHNvLg==]]"])
+def test_a_script_goes_on_behind_its_own_thought(limit: int, said: str) -> None:
+    """Whatever its thought was cut to, the answer is the script's; also after a replay."""
+    budget = ThinkingBudget(
+        limit_tokens=limit,
+        close_token=CODEC.encode("</think>")[0],
+        confirming_tokens=frozenset(b"\n"),
+        forced_tokens=FORCED,
+    )
+    asked = rendered("y" * 40 + said, opening=THOUGHT_OPEN)  # two pages
+    told = []
+    for crowded in (False, True):
+        within = limits(lanes=2, pages=4)
+        device = ScriptedDevice(ScriptBook(CODEC, TurnMarkers()), within, unit_s=0.0)
+        made = ManualEngine(device, within)
+        if crowded:  # somebody older needs a third page at its tenth token
+            older = rendered("[[pad:20]]", opening=THOUGHT_OPEN).tokens
+            made.submit(rendered("x" * (118 - len(older)) + "[[pad:20]]", opening=THOUGHT_OPEN), plan(60, END))
+        ticket = made.submit(asked, plan(100, END, thinking=budget))
+        made.step()
+        made.finish()
+        told.append(CODEC.decode(made.tokens(ticket)))
+        assert bool(made.worker.figures.pauses) is crowded
+    thought, _, answer = told[0].partition("</think>\n\n")
+    whole = "Hrmm." if "raw" in said else "Let me think about that."
+    closes_itself = limit >= len(f"{whole}\n?")  # its marker is a token, and honoured at the limit
+    assert thought == (f"{whole}\n" if closes_itself else f"{whole}\n"[:limit] + " Enough.\n")
+    assert answer == ("You said so.<|im_end|>" if "raw" in said else "done<|im_end|>")
+    assert told[1] == told[0]

@@ -12,7 +12,7 @@ from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.types import EngineLimits
 from ninfer.prompt import PreparedPrompt
 from ninfer.reply import ReplyTokens
-from ninfer.service import SamplerRules, Service, ServiceSettings
+from ninfer.service import SamplerRules, Service, ServiceSettings, ThinkingRules
 from tests.fakes.device import FakeDevice
 from tests.fakes.host import CARD
 
@@ -99,6 +99,7 @@ async def open_service(
     builder: ByteBuilder | None = None,
     reply_tokens: ReplyTokens = REPLY_TOKENS,
     model: ModelCard = CARD,
+    thinking: ThinkingRules | None = None,
 ) -> AsyncIterator[OpenService]:
     """Run the engine over `device` and a service over the engine, as long as the block lasts."""
     device = FakeDevice(total_slots=lanes, choose=choose_letter) if device is None else device
@@ -118,5 +119,6 @@ async def open_service(
             model=model,
             sampler=SamplerRules(architecture="qwen3_5") if sampler is None else sampler,
             settings=ServiceSettings() if settings is None else settings,
+            thinking=thinking,
         )
         yield OpenService(service=service, engine=engine, device=device, builder=builder)

@@ -31,7 +31,7 @@ from ninfer.engine.scripted import open_scripted_engine
 from ninfer.engine.types import PAGE_TOKENS, Engine, EngineLimits
 from ninfer.prompt import THINK_CLOSE, THINK_OPEN, BadTemplate, BadTokenizer, ChatTemplate, PromptBuilder, Tokenizer
 from ninfer.reply import ReplyTokens
-from ninfer.service import ProtocolFlags, SamplerRules, Service, ServiceSettings
+from ninfer.service import ProtocolFlags, SamplerRules, Service, ServiceSettings, ThinkingRules
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,11 @@ class House:
                 reasoning_close=controls.get(THINK_CLOSE),
             ),
             stop_tokens=self.tokenizer.stop_tokens,
+            thinking=ThinkingRules.of(
+                self.tokenizer,
+                default_tokens=options.model.default_thinking_budget,
+                message=options.model.thinking_budget_message,
+            ),
             model=self.card,
             sampler=SamplerRules(
                 architecture=self.artifact.architecture, flags=sampler.fields(), greedy=sampler.greedy

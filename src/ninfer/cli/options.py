@@ -81,6 +81,14 @@ class ModelOptions:
             validator=Number(gte=1, lte=4),
         ),
     ] = 1.0
+    default_thinking_budget: Annotated[
+        Whole | None,
+        Parameter(help="Most tokens of thinking where a request does not say. [default: no bound]",
+                  validator=Number(gte=1)),
+    ] = None  # fmt: skip
+    thinking_budget_message: Annotated[
+        str | None, Parameter(help="What ends thinking at its budget; without it a sentence of ours.")
+    ] = None
     no_thinking: Annotated[Switch, Parameter(help="Switch thinking off where a request does not say.")] = False
     preserve_thinking: Annotated[
         Switch, Parameter(help="Keep reasoning of earlier turns in the prompt where a request does not say.")

@@ -56,8 +56,6 @@ class UnbuiltOptions:
     ngram_archive_mib: Annotated[Whole, _range(0)] = 0
     ngram_session_mib: Annotated[Whole, _range(0)] = 128
     ngram_native_sessions: Annotated[Switch, _LATER] = False
-    default_thinking_budget: Annotated[Whole | None, _range(1)] = None
-    thinking_budget_message: Annotated[str | None, _LATER] = None
     reasoning_effort: Annotated[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None, _LATER] = (
         None
     )

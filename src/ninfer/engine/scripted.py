@@ -2,9 +2,10 @@
 
 Only the device differs from the engine with a model: it gathers the prompt that is prefilled into a slot, reads the
 directives in it (`directives`), and "chooses" the tokens of the script they ask for; after the script it chooses the
-stop token. A test aid for everything above the engine: capacity, order, limits and cancels are those of the real one.
+stop token. Forced tokens that end a thought make it go on behind the script's own thought. A test aid for everything
+above the engine: capacity, order, limits and cancels are those of the real one.
 
-Invariant: a token depends on the prompt, the seed and the position alone, so pauses and neighbours do not show.
+Invariant: a token depends on the prompt, the seed and the tokens before it, so pauses and neighbours do not show.
 """
 
 import random
@@ -37,6 +38,7 @@ class TurnMarkers:
 
     start: str = "<|im_start|>"
     end: str = "<|im_end|>"
+    close: str = "</think>"
 
 
 class ScriptBook:
@@ -46,6 +48,7 @@ class ScriptBook:
         self._codec = codec
         self._start = codec.encode(markers.start)
         self._end = codec.encode(markers.end)
+        self._close = codec.encode(markers.close)
         self._scripts: OrderedDict[tuple[int, ...], Script] = OrderedDict()
 
     @property
@@ -61,6 +64,14 @@ class ScriptBook:
             if len(self._scripts) > SCRIPTS_KEPT:
                 self._scripts.popitem(last=False)
         return script
+
+    def closes(self, token: int) -> bool:
+        """Whether the family ends its thinking by `token`."""
+        return self._close == (token,)
+
+    def is_break(self, token: int) -> bool:
+        """Whether `token` is nothing but line breaks."""
+        return not self._codec.decode((token,)).strip("\r\n")
 
     def tokens(self, script: Script, seed: int) -> tuple[int, ...]:
         """The script as tokens, without the stop token."""
@@ -113,6 +124,23 @@ class _Slot:
     script: Script | None = None
     output: tuple[int, ...] = ()
     prompt_tokens: int = 0
+    at: int = 0  # how much of the output has been fed
+    closed: bool = False  # a forced marker has been fed, and nothing but line breaks since
+    chosen: int = 0
+
+    def feed(self, token: int, book: ScriptBook) -> None:
+        """Follow the script; a forced close marker leads behind the script's own one and the line breaks after it."""
+        if self.closed and book.is_break(token):
+            return
+        self.closed = False
+        if self.at < len(self.output) and token == self.output[self.at]:
+            self.at += 1
+        elif book.closes(token):
+            rest = range(self.at, len(self.output))
+            self.at = next((at + 1 for at in rest if book.closes(self.output[at])), len(self.output))
+            while self.at < len(self.output) and book.is_break(self.output[self.at]):
+                self.at += 1
+            self.closed = True
 
 
 @attrs.define(eq=False)
@@ -183,6 +211,10 @@ class ScriptedDevice:
 
     def decode(self, rows: tuple[DecodeRow, ...]) -> _ScriptedUnit:
         """The next token of each row's script."""
+        for row in rows:
+            slot = self._slots[row.slot]
+            self._open(slot, row.sample)
+            slot.feed(slot.chosen if row.token is None else row.token, self._book)
         return self._unit([(self._slots[row.slot], row.sample) for row in rows])
 
     def recover(self) -> bool:
@@ -202,18 +234,19 @@ class ScriptedDevice:
         tokens: list[int] = []
         faulty: set[int] = set()
         for at, (slot, sample) in enumerate(rows):
-            script = self._opened(slot, sample)
+            script = self._open(slot, sample)
             index = sample.position - slot.prompt_tokens
             if index == 0:
                 self._lost = script.fault == "lost"
                 _raise_fault(script)
             if script.faulty_token is not None and index == min(script.faulty_token, len(slot.output)):
                 faulty.add(at)
-            tokens.append(slot.output[index] if index < len(slot.output) else self._book.stop_token)
+            slot.chosen = slot.output[slot.at] if slot.at < len(slot.output) else self._book.stop_token
+            tokens.append(slot.chosen)
         self._busy_until_s = max(self._busy_until_s, self._clock()) + self._unit_s
         return _ScriptedUnit(self, UnitResult(tuple(tokens), frozenset(faulty)), self._busy_until_s)
 
-    def _opened(self, slot: _Slot, sample: SampleRow) -> Script:
+    def _open(self, slot: _Slot, sample: SampleRow) -> Script:
         if slot.script is None:  # the whole prompt is here: this unit is the first one that chooses
             slot.script = self._book.script(tuple(slot.tokens))
             slot.output = self._book.tokens(slot.script, sample.sampling.seed)

@@ -3,5 +3,14 @@
 from ninfer.service.host import ProtocolFlags, ProtocolHost, ServiceHost
 from ninfer.service.sampling import SamplerRules
 from ninfer.service.service import Service, ServiceSettings
+from ninfer.service.thinking import ThinkingRules
 
-__all__ = ["ProtocolFlags", "ProtocolHost", "SamplerRules", "Service", "ServiceHost", "ServiceSettings"]
+__all__ = [
+    "ProtocolFlags",
+    "ProtocolHost",
+    "SamplerRules",
+    "Service",
+    "ServiceHost",
+    "ServiceSettings",
+    "ThinkingRules",
+]

@@ -29,6 +29,7 @@ from ninfer.service.failures import as_request_error
 from ninfer.service.generation import Generation, queue_timeout
 from ninfer.service.host import ProtocolFlags
 from ninfer.service.sampling import SamplerRules
+from ninfer.service.thinking import ThinkingRules
 
 LIGHT_CHARS = 8_000
 LIGHT_TURNS = 16
@@ -71,8 +72,9 @@ class Service:
         model: ModelCard,
         sampler: SamplerRules,
         settings: ServiceSettings,
+        thinking: ThinkingRules | None = None,
     ) -> None:
-        """`stop_tokens` end a reply; the engine sees nothing else of the tokenizer."""
+        """`stop_tokens` end a reply; without `thinking` no think block can be ended before the model does."""
         self._engine = engine
         self._preparer = preparer
         self._reply_tokens = reply_tokens
@@ -80,6 +82,7 @@ class Service:
         self._model = model
         self._sampler = sampler
         self._settings = settings
+        self._thinking = thinking
         self._threads = trio.CapacityLimiter(settings.prompt_threads)
         self.capacity = Capacity(engine.limits.lanes + settings.max_pending_requests)
         self.count_capacity = Capacity(self.capacity.places)
@@ -158,12 +161,17 @@ class Service:
                 f"the prompt has {len(prepared.tokens)} tokens; with at least one token of output that is beyond the "
                 f"context ceiling of {ceiling} tokens"
             )
+        capacity_tokens = min(wanted, room)
+        budget = None
+        if self._thinking is not None and prepared.opens_in_reasoning:
+            budget = self._thinking.budget(request.thinking.budget_tokens, capacity_tokens=capacity_tokens)
         return Generation(
             prompt=Prompt(prepared.tokens),
             plan=Plan(
                 sampling=self._sampler.resolve(request.sampling, thinking=prepared.thinking),
-                max_new_tokens=min(wanted, room),
+                max_new_tokens=capacity_tokens,
                 stop_tokens=self._stop_tokens,
+                thinking=budget,
             ),
             clipped=wanted > room,
             reader=ReplyReader(self._reply_tokens, opens_in_reasoning=prepared.opens_in_reasoning, stops=request.stop),
