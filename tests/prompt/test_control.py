@@ -1,6 +1,7 @@
 """Control tokens that a caller spells stay text, wherever the text stands and whatever stands beside it."""
 
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.conversation import InvalidRequest
-from ninfer.prompt import ChatTemplate
-from ninfer.prompt.control import CallerText, Variables, caller_json, encode_rendering
+from ninfer.prompt import ChatTemplate, Tokenizer
+from ninfer.prompt.caller import CallerText, Variables, caller_json
+from ninfer.prompt.control import SafeRendering
+from ninfer.prompt.encoded import EncodedRendering
 from tests.prompt import published, tiny
 
 TINY = tiny.tokenizer()
@@ -51,6 +54,12 @@ def everywhere(text: str) -> dict[str, Variables]:
 
 def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
+
+
+def encode_rendering(
+    tokenizer: Tokenizer, template: ChatTemplate, variables: Mapping[str, Variables]
+) -> tuple[int, ...]:
+    return EncodedRendering(SafeRendering(tokenizer, template, variables), tokenizer).tokens
 
 
 def controls(tokens: tuple[int, ...], known: frozenset[int] = IDS) -> list[int]:
@@ -146,7 +155,11 @@ def test_the_logic_of_a_template_does_not_see_quoted_tokens(text: str) -> None:
 @given(st.sampled_from(["", *tiny.CONTROLS]), texts)
 def test_a_continuation_is_text(start: str, text: str) -> None:
     template = ChatTemplate("<think>\n\n</think>{{ '\\n\\n' }}")
-    tokens = encode_rendering(TINY, template, {}, continuation=start + text)
+    reply = CallerText(start + text)
+    rendering = SafeRendering(
+        TINY, template, {}, continuation=[reply], finish=lambda opened, spell: opened + spell(reply)
+    )
+    tokens = EncodedRendering(rendering, TINY).tokens
     assert len(controls(tokens)) == 2
     assert TINY.decode(tokens) == f"<think>\n\n</think>\n\n{composed(start + text)}"
 

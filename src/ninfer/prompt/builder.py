@@ -1,18 +1,31 @@
 """From a request to the tokens of its prompt.
 
-Lowers turns to what the template understands, resolves the thinking mode (request fields, then the server's flags,
-then the template's own default), renders, encodes, and tells in which channel the reply begins. It knows no wire
-names, no engine and no media. Pure and synchronous; one builder serves all threads.
+Lowers turns to what the template understands, resolves the thinking mode, renders, encodes, and tells in which channel
+the reply begins and where the prompt may be cut for reuse. It knows no wire names, no engine and no media. Pure and
+synchronous; one builder serves all threads.
 """
+
+import contextlib
+from collections.abc import Sequence
 
 import attrs
 
 from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
-from ninfer.prompt.control import Variables, caller_json, encode_rendering, well_formed
-from ninfer.prompt.messages import lowered, template_messages
+from ninfer.prompt.caller import CallerText, Variables, caller_json, caller_text
+from ninfer.prompt.control import SafeRendering, Spell
+from ninfer.prompt.encoded import EncodedRendering
+from ninfer.prompt.frontiers import CacheFrontiers, Wanted, cache_frontiers
+from ninfer.prompt.messages import Messages, lowered, marked_content, template_messages
+from ninfer.prompt.modes import Mode, PromptDefaults, resolve_mode
 from ninfer.prompt.template import ChatTemplate
 from ninfer.prompt.tokenizer import Tokenizer
-from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN, TemplateTraits
+from ninfer.prompt.tokenizer_files import TOKEN_ROLES
+from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN, EffortLevels, TemplateTraits
+
+_NOT_THINKING = f"{THINK_OPEN}\n\n{THINK_CLOSE}\n\n"
+
+_OPTIONS = ("enable_thinking", "preserve_thinking", "reasoning_effort")
+_RESERVED = frozenset(("messages", "tools", "add_generation_prompt", *_OPTIONS, *TOKEN_ROLES))
 
 
 @attrs.frozen(kw_only=True)
@@ -25,6 +38,8 @@ class PreparedPrompt:
     """The prompt ends inside an open think block: the reply's first token is reasoning."""
     thinking: bool
     """The reply is expected to begin with reasoning, whether the prompt or the model opens the block."""
+    frontiers: CacheFrontiers = attrs.field(factory=CacheFrontiers)
+    """Where the prompt may be cut for reuse."""
 
 
 class PromptBuilder:
@@ -37,13 +52,14 @@ class PromptBuilder:
         *,
         no_thinking: bool = False,
         preserve_thinking: bool = False,
+        effort: str | None = None,
     ) -> None:
-        """`no_thinking` and `preserve_thinking` are the server's flags; unset they leave it to the template."""
+        """The server's flags are for requests that do not say; unset they leave it to the template."""
         self._tokenizer = tokenizer
         self._template = template
-        self._no_thinking = no_thinking
-        self._preserve_thinking = preserve_thinking
+        self._defaults = PromptDefaults(no_thinking=no_thinking, preserve_thinking=preserve_thinking, effort=effort)
         self._traits = TemplateTraits.probe(template, tokenizer.named_tokens)
+        self._efforts = EffortLevels.probe(template, tokenizer.named_tokens)
 
     def build(self, request: GenerationRequest) -> PreparedPrompt:
         """The prompt of `request`.
@@ -54,45 +70,109 @@ class PromptBuilder:
         Raises:
             InvalidRequest: code invalid_prompt; the template or these rules refuse the conversation.
         """
-        enabled = request.thinking.enabled
-        if enabled is None and self._no_thinking:
-            enabled = False
-        turns, continuation = request.turns, ""
+        mode = resolve_mode(request.thinking, self._defaults)
+        turns, continued = request.turns, None
         if turns and turns[-1].role == "assistant":
-            if enabled is not False:
-                raise InvalidRequest(
-                    "The last turn is the assistant's: to continue it, thinking must be switched off",
-                    code="invalid_prompt",
-                )
-            turns, continuation = turns[:-1], well_formed(turns[-1].text)
-        tokens = encode_rendering(
-            self._tokenizer, self._template, self._variables(turns, enabled, request), continuation=continuation
+            turns, continued = turns[:-1], _check_continued(turns[-1], mode)
+        shown = lowered(turns, self._traits)
+        messages = template_messages(shown)
+        variables = self._variables(messages, mode, request)
+        reply = _Reply.of(continued, first_key=len(messages.asked))
+        rendering = SafeRendering(
+            self._tokenizer, self._template, variables, continuation=reply.texts, finish=reply.follow
         )
-        if not tokens:
+        encoded = EncodedRendering(rendering, self._tokenizer)
+        if not encoded.tokens:
             raise InvalidRequest("The chat template renders this conversation to nothing", code="invalid_prompt")
-        return self._prepared(tokens, enabled)
+        frontiers = CacheFrontiers()
+        wanted = Wanted(
+            asked=(*messages.asked, *(mark.key for text in reply.texts for mark in text.marks)),
+            behind_calls=messages.behind_calls,
+            behind_tools=tuple(at for at, tool in enumerate(request.tools) if tool.cache_point),
+            leads=bool(request.tools) or (bool(shown) and shown[0].role in ("system", "developer")),
+            opener=self._traits.openers.get(mode.enabled),
+        )
+        with contextlib.suppress(InvalidRequest):  # no private character is left: nothing can be looked for
+            frontiers = cache_frontiers(rendering, encoded, variables, wanted)
+        return self._prepared(encoded.tokens, mode, frontiers)
 
-    def _variables(
-        self, turns: tuple[Turn, ...], enabled: bool | None, request: GenerationRequest
-    ) -> dict[str, Variables]:
-        variables: dict[str, Variables] = {**self._tokenizer.named_tokens}
-        variables["messages"] = template_messages(lowered(turns, self._traits))
+    def _variables(self, messages: Messages, mode: Mode, request: GenerationRequest) -> dict[str, Variables]:
+        variables: dict[str, Variables] = {}
+        for name, value in request.template_kwargs.items():
+            if name in _RESERVED:
+                raise InvalidRequest(f"A request cannot set the template's variable {name}", code="invalid_prompt")
+            variables[name] = caller_json(value)
+        variables |= self._tokenizer.named_tokens
+        variables["messages"] = messages.all
         # Shown as well where nothing is to be taken for a call: what a request may do changes no token of its prompt.
         variables["tools"] = [caller_json(tool.declaration) for tool in request.tools] or None
         variables["add_generation_prompt"] = True
-        if enabled is not None:
-            variables["enable_thinking"] = enabled
-        preserve = request.thinking.preserve
-        if preserve is not None or self._preserve_thinking:
-            variables["preserve_thinking"] = self._preserve_thinking if preserve is None else preserve
+        if mode.enabled is not None:
+            variables["enable_thinking"] = mode.enabled
+        if mode.preserve is not None:
+            variables["preserve_thinking"] = mode.preserve
+        if mode.effort is not None:
+            variables["reasoning_effort"] = self._efforts.nearest(mode.effort)
         return variables
 
-    def _prepared(self, tokens: tuple[int, ...], enabled: bool | None) -> PreparedPrompt:
+    def _prepared(self, tokens: tuple[int, ...], mode: Mode, frontiers: CacheFrontiers) -> PreparedPrompt:
         controls = self._tokenizer.control_tokens
         known = frozenset(controls.values())
         # Think blocks of earlier turns say nothing about this one (RSN-04): only the very last control token does.
         last = next((token for token in reversed(tokens) if token in known), None)
         opens = last is not None and last == controls.get(THINK_OPEN)
         closed = last is not None and last == controls.get(THINK_CLOSE)
-        wanted = self._traits.thinks_by_default if enabled is None else enabled and self._traits.thinking_switchable
-        return PreparedPrompt(tokens=tokens, opens_in_reasoning=opens, thinking=opens or (wanted and not closed))
+        traits = self._traits
+        wanted = traits.thinks_by_default if mode.enabled is None else mode.enabled and traits.thinking_switchable
+        return PreparedPrompt(
+            tokens=tokens,
+            opens_in_reasoning=opens,
+            thinking=opens or (wanted and not closed),
+            frontiers=frontiers,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _Reply:
+    """The beginning of the reply, where the caller gives it."""
+
+    reasoning: CallerText | None = None
+    text: CallerText | None = None
+
+    @classmethod
+    def of(cls, turn: Turn | None, *, first_key: int) -> "_Reply":
+        if turn is None:
+            return cls()
+        reasoning = (turn.reasoning or "").strip()
+        return cls(
+            reasoning=caller_text(reasoning) if reasoning else None, text=marked_content(turn, first_key=first_key)
+        )
+
+    @property
+    def texts(self) -> Sequence[CallerText]:
+        return [text for text in (self.reasoning, self.text) if text is not None]
+
+    def follow(self, opened: str, spell: Spell) -> str:
+        """`opened` and the reply's beginning; reasoning goes into the block that says there is none."""
+        if self.text is None:
+            return opened
+        if self.reasoning is not None:
+            if not opened.endswith(_NOT_THINKING):
+                raise InvalidRequest("The chat template cannot continue a turn with reasoning", code="invalid_prompt")
+            block = f"{THINK_OPEN}\n{spell(self.reasoning)}\n{THINK_CLOSE}\n\n"
+            opened = opened.removesuffix(_NOT_THINKING) + block
+        return opened + spell(self.text)
+
+
+def _check_continued(turn: Turn, mode: Mode) -> Turn:
+    """The turn, if it can be continued."""
+    if mode.enabled is not False:
+        raise InvalidRequest(
+            "The last turn is the assistant's: to continue it, thinking must be switched off", code="invalid_prompt"
+        )
+    if turn.calls:
+        raise InvalidRequest(
+            "The last turn is the assistant's and has made calls: it is complete and cannot be continued",
+            code="invalid_prompt",
+        )
+    return turn

@@ -1,94 +1,128 @@
 """Control tokens come from the template alone: what a caller writes stays text.
 
-Every string that a caller controls is wrapped in `CallerText`. Before rendering, each control token spelled in such a
-string is replaced by one private character that occurs nowhere else, so neither the tokenizer nor the template's own
-logic can mistake it; afterwards the rendering is cut at the control tokens that are left - the template's - and the
-stand-ins in between are turned back and encoded as plain text. It knows no roles and no fields.
+Before rendering, each control token spelled in a caller's string is replaced by one private character that occurs
+nowhere else, so neither the tokenizer nor the template's own logic can mistake it; afterwards the rendering is cut at
+the control tokens that are left - the template's - and the stand-ins in between are turned back and encoded as plain
+text. It knows no roles and no fields.
 
 Invariant: where no caller string spells a control token, the ids are those of `Tokenizer.encode(rendering)`.
 """
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
-
 from ninfer.conversation import InvalidRequest
+from ninfer.prompt.caller import CallerText, Variables, bind, caller_texts
 from ninfer.prompt.template import ChatTemplate
 from ninfer.prompt.tokenizer import Tokenizer
 
+Spell: TypeAlias = Callable[[CallerText], str]
 
-@attrs.frozen
-class CallerText:
-    """A string that a caller controls, in whatever place of the template's variables it stands."""
-
-    text: str
-
-
-Variables: TypeAlias = (
-    "bool | int | float | str | CallerText | list[Variables] | dict[str | CallerText, Variables] | None"
-)
+Finish: TypeAlias = Callable[[str, Spell], str]
+"""Goes on from a template's rendering; a caller's text goes through `Spell` like all others."""
 
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]")
 _PRIVATE_CODES = (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE))
 
 
-def well_formed(text: str) -> str:
-    """`text` with U+FFFD for lone surrogates, which clients make by cutting a string inside a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+class SafeRendering:
+    """The rendering of one conversation in which only the template has written control tokens."""
 
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        variables: Mapping[str, Variables],
+        *,
+        continuation: Sequence[CallerText] = (),
+        finish: Finish = lambda rendered, spell: rendered,
+    ) -> None:
+        """`finish` goes on from what the template renders; `continuation` are the callers' texts that it uses.
 
-def caller_text(text: str) -> CallerText:
-    """`text`, well-formed and wrapped."""
-    return CallerText(well_formed(text))
+        Raises:
+            InvalidRequest: code invalid_prompt; the template refuses, or no private character is left to stand in.
+        """
+        self._tokenizer = tokenizer
+        self._template = template
+        self._variables = variables
+        self._finish = finish
+        texts = {wrapped.text for wrapped in (*caller_texts(variables), *continuation)}
+        self._stand_ins = _StandIns(tokenizer, template, texts)
+        self._spelled = {text: self._stand_ins.hide_spellings(text) for text in texts}
+        self.opened = self._render(self.spell)
+        """What the template has rendered, stand-ins and all."""
+        self._hide_edges()
+        self.text = finish(self.opened, self.spell)
+        """The whole rendering, stand-ins and all."""
 
+    def spell(self, wrapped: CallerText) -> str:
+        """How a caller's text was given to the template."""
+        return self._spelled[wrapped.text]
 
-def caller_json(value: object) -> Variables:
-    """JSON that a caller wrote, every string and member name in it wrapped, members in their order."""
-    if isinstance(value, str):
-        return caller_text(value)
-    if isinstance(value, Mapping):
-        return {caller_text(str(key)): caller_json(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [caller_json(item) for item in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    def first_control(self, text: str) -> str | None:
+        """The control token at the beginning of `text`."""
+        found = self._tokenizer.control_pattern.match(text)
+        return None if found is None else found.group()
 
+    def restore(self, rendered: str) -> str:
+        """A part of the rendering as the callers wrote it."""
+        return self._stand_ins.restore(rendered)
 
-def encode_rendering(
-    tokenizer: Tokenizer, template: ChatTemplate, variables: Mapping[str, Variables], *, continuation: str = ""
-) -> tuple[int, ...]:
-    """Render, append the caller's `continuation`, encode; every control token among the ids is the template's.
+    def again(self, spell: Spell, variables: Mapping[str, Variables] | None = None) -> str | None:
+        """The whole rendering with other spellings or variables; None where the template refuses them."""
+        try:
+            return self._finish(self._render(spell, variables), spell)
+        except InvalidRequest:
+            return None
 
-    Raises:
-        InvalidRequest: code invalid_prompt; the template refuses, or no private character is left to stand in.
-    """
-    texts = {wrapped.text for wrapped in _caller_texts(variables)} | {continuation}
-    stand_ins = _StandIns(tokenizer, template, texts)
+    def private_characters(self, count: int) -> list[str]:
+        """Characters that stand nowhere in this rendering.
 
-    def render(replaced: Mapping[str, str]) -> str:
-        bound = {name: _bind(value, replaced) for name, value in variables.items()}
-        return template.render(bound) + replaced.get(continuation, continuation)
+        Raises:
+            InvalidRequest: code invalid_prompt; so many are not left.
+        """
+        return [self._stand_ins.take() for _ in range(count)]
 
-    whole = {text: stand_ins.hide_spellings(text) for text in texts}
-    rendering = render(whole)
-    apart = {text: stand_ins.hide_edges(hidden) for text, hidden in whole.items()}
-    if apart != whole:
-        # Some string begins or ends like part of a control token, and text beside it might complete one. With the
-        # edges hidden too it cannot, and a token that was made so is missing. If none is, the first rendering stands:
-        # a template that looks at these very characters has seen them there.
+    def marked(self, wrapped: CallerText, characters: Mapping[int, str], *, trimmed: bool) -> str:
+        """The spelling of `wrapped` with the characters of its marks in their places, for the marks that have one.
+
+        With `trimmed` a mark stands before the white space that precedes it: templates trim. A mark within a spelled
+        control token is left out.
+        """
+        spelled, at, written = self.spell(wrapped), 0, []
+        hide = self._stand_ins.hide_spellings
+        for mark in wrapped.marks:
+            before = wrapped.text[: mark.at].rstrip() if trimmed else wrapped.text[: mark.at]
+            place = len(hide(before))
+            # Cut in two, a spelled control token is not hidden, and the halves are longer than the whole.
+            if mark.key in characters and place + len(hide(wrapped.text[len(before) :])) == len(spelled):
+                written += [spelled[at:place], characters[mark.key]]
+                at = place
+        return "".join((*written, spelled[at:]))
+
+    def _render(self, spell: Spell, variables: Mapping[str, Variables] | None = None) -> str:
+        given = self._variables if variables is None else variables
+        return self._template.render({name: bind(value, spell) for name, value in given.items()})
+
+    def _hide_edges(self) -> None:
+        """Hide parts of control tokens at the edges of callers' texts, if text beside them has completed one.
+
+        With the edges hidden it could not, so a token that was made so is missing then. If none is, the first rendering
+        stands: a template that looks at these very characters has seen them there.
+        """
+        apart = {text: self._stand_ins.hide_edges(hidden) for text, hidden in self._spelled.items()}
+        if apart == self._spelled:
+            return
+
+        def controls(rendered: str, spelled: Mapping[str, str]) -> list[str]:
+            return self._tokenizer.control_pattern.findall(self._finish(rendered, lambda text: spelled[text.text]))
+
         with contextlib.suppress(InvalidRequest):
-            separate = render(apart)
-            if tokenizer.control_pattern.findall(separate) != tokenizer.control_pattern.findall(rendering):
-                rendering = separate
-    return tokenizer.encode_pieces([(stand_ins.restore(text), control) for text, control in tokenizer.split(rendering)])
+            separate = self._render(lambda text: apart[text.text])
+            if controls(separate, apart) != controls(self.opened, self._spelled):
+                self._spelled, self.opened = apart, separate
 
 
 class _StandIns:
@@ -96,7 +130,7 @@ class _StandIns:
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, texts: Iterable[str]) -> None:
         self._tokenizer = tokenizer
-        taken = {character for text in (*texts, template.source) for character in _PRIVATE.findall(text)}
+        taken = {character for text in (*texts, template.own_text) for character in _PRIVATE.findall(text)}
         self._free = (chr(code) for code in _PRIVATE_CODES if chr(code) not in taken)
         self._of: dict[str, str] = {}  # hidden text -> its character
         self._hidden: dict[int, str] = {}  # code of the character -> hidden text
@@ -129,34 +163,20 @@ class _StandIns:
         """`rendered` with every stand-in turned back."""
         return rendered.translate(self._hidden) if self._hidden else rendered
 
+    def take(self) -> str:
+        """A character that is not used yet.
+
+        Raises:
+            InvalidRequest: code invalid_prompt; there is none.
+        """
+        character = next(self._free, None)
+        if character is None:
+            raise InvalidRequest("The texts use every private character of Unicode", code="invalid_prompt")
+        return character
+
     def _stand_in(self, hidden: str) -> str:
         if hidden not in self._of:
-            character = next(self._free, None)
-            if character is None:
-                raise InvalidRequest("The texts use every private character of Unicode", code="invalid_prompt")
+            character = self.take()
             self._of[hidden] = character
             self._hidden[ord(character)] = hidden
         return self._of[hidden]
-
-
-def _caller_texts(value: object) -> Iterator[CallerText]:
-    if isinstance(value, CallerText):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, member in value.items():
-            yield from _caller_texts(key)
-            yield from _caller_texts(member)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _caller_texts(item)
-
-
-def _bind(value: Variables, replaced: Mapping[str, str]) -> object:
-    """`value` with every caller's text in plain strings, as the template is to see it."""
-    if isinstance(value, CallerText):
-        return replaced[value.text]
-    if isinstance(value, dict):
-        return {_bind(key, replaced): _bind(member, replaced) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_bind(item, replaced) for item in value]
-    return value

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import jinja2
+import jinja2.meta
 from jinja2.ext import LoopControlExtension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -49,21 +50,39 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 class ChatTemplate:
     """A compiled chat template. Immutable and safe to share between threads."""
 
-    def __init__(self, source: str, *, local_time: Callable[[], datetime.datetime] = datetime.datetime.now) -> None:
+    def __init__(
+        self,
+        source: str,
+        *,
+        constants: Mapping[str, object] | None = None,
+        local_time: Callable[[], datetime.datetime] = datetime.datetime.now,
+    ) -> None:
         """Compile `source`; `local_time` is what a template's `strftime_now` formats.
+
+        `constants` are JSON values that belong to the template: variables of a request cannot take their names.
 
         Raises:
             BadTemplate: the source is not valid Jinja.
         """
         self.source = source
-        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension])
-        environment.filters["tojson"] = _to_json
+        self._constants = dict(constants or {})
+        self.own_text = source + json.dumps(self._constants, ensure_ascii=False)
+        """All text that the template can write without being given it."""
+        self._environment = environment = _Sandbox(
+            trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension]
+        )
+        environment.filters["tojson"] = to_json
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda pattern: local_time().strftime(pattern)
         try:
             self._template = environment.from_string(source)
         except jinja2.TemplateSyntaxError as error:
             raise BadTemplate(f"chat template, line {error.lineno}: {error.message}") from error
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names that the template reads and does not set itself."""
+        return frozenset(jinja2.meta.find_undeclared_variables(self._environment.parse(self.source)))
 
     def render(self, variables: Mapping[str, object]) -> str:
         """The text for `variables`, which the template cannot change.
@@ -74,7 +93,7 @@ class ChatTemplate:
         pieces: list[str] = []
         chars, deadline_s = 0, time.monotonic() + MAX_RENDER_S
         try:
-            for piece in self._template.generate(variables):
+            for piece in self._template.generate({**variables, **self._constants}):
                 pieces.append(piece)
                 chars += len(piece)
                 if chars > MAX_RENDERED_CHARS or time.monotonic() > deadline_s:
@@ -102,7 +121,7 @@ def _refuse(message: object) -> NoReturn:
     raise _Refusal(str(message))
 
 
-def _to_json(
+def to_json(
     value: object,
     ensure_ascii: bool = False,
     indent: int | None = None,

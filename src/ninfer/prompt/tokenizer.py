@@ -103,14 +103,17 @@ class Tokenizer:
 
     def encode_pieces(self, pieces: Sequence[tuple[str, int | None]]) -> tuple[int, ...]:
         """Token ids of texts encoded as `encode_plain` does, each followed by a token of its own if there is one."""
-        # Only the library's batch calls let other threads run meanwhile; a long prompt takes a second.
-        encodings = self._plain.encode_batch_fast([text for text, _ in pieces], add_special_tokens=False)
         ids: list[int] = []
-        for encoding, (_, control) in zip(encodings, pieces, strict=True):
-            ids += encoding.ids
+        for encoded, (_, control) in zip(self.encode_each([text for text, _ in pieces]), pieces, strict=True):
+            ids += encoded
             if control is not None:
                 ids.append(control)
         return tuple(ids)
+
+    def encode_each(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, encoded as `encode_plain` does."""
+        # Only the library's batch calls let other threads run meanwhile; a long prompt takes a second.
+        return [encoding.ids for encoding in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of `text`, with control tokens recognised where they are spelled out."""

@@ -14,7 +14,8 @@ from ninfer.prompt.byte_level import spell, to_bytes
 
 JSONObject: TypeAlias = "dict[str, object]"
 
-_TOKEN_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+TOKEN_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+"""Names under which a configuration, and a template, knows a control token by its role."""
 
 
 class BadTokenizer(ValueError):
@@ -67,7 +68,7 @@ class TokenizerFiles:
             controls=tuple(controls),
             token_bytes=tuple(spelled.get(token_id, b"") for token_id in range(size)),
             stop_tokens=_stop_tokens(generation, config, controls, size),
-            named_tokens={name: text for name in _TOKEN_ROLES if (text := _named(config, name)) is not None},
+            named_tokens={name: text for name in TOKEN_ROLES if (text := _named(config, name)) is not None},
         )
 
 

@@ -3,15 +3,19 @@
 Nothing here depends on a model's name. It knows templates and the spelling of a think block, no tokens.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from ninfer.conversation import InvalidRequest
-from ninfer.prompt.template import ChatTemplate
+from ninfer.prompt.template import BadTemplate, ChatTemplate
 
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
+
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""Standard effort levels, from least to most."""
 
 _MARK = "probe-of-a-leading-turn"
 
@@ -28,6 +32,8 @@ class TemplateTraits:
     """`enable_thinking` changes the rendering."""
     thinks_by_default: bool
     """Leaving `enable_thinking` out is the same as true, and not the same as false."""
+    openers: Mapping[bool | None, str]
+    """`enable_thinking`, None for unset -> the text with which the assistant's turn to be written begins."""
 
     @classmethod
     def probe(cls, template: ChatTemplate, named_tokens: Mapping[str, str]) -> "TemplateTraits":
@@ -35,20 +41,75 @@ class TemplateTraits:
 
         def render(roles: Sequence[str], **options: bool) -> str | None:
             turns = [{"role": role, "content": f"{_MARK}-{at}"} for at, role in enumerate(roles)]
-            variables = {**named_tokens, "messages": turns, "tools": None, "add_generation_prompt": True, **options}
+            variables = {**named_tokens, "messages": turns, "tools": None, "add_generation_prompt": True} | options
             try:
                 return template.render(variables)
             except InvalidRequest:
                 return None
 
-        unset, on, off = (
-            render(["user"]),
-            render(["user"], enable_thinking=True),
-            render(["user"], enable_thinking=False),
-        )
+        modes: dict[bool | None, dict[str, bool]] = {
+            None: {},
+            True: {"enable_thinking": True},
+            False: {"enable_thinking": False},
+        }
+        whole = {mode: render(["user"], **options) for mode, options in modes.items()}
+        openers: dict[bool | None, str] = {}
+        for mode, options in modes.items():
+            closed, opened = render(["user"], **options, add_generation_prompt=False), whole[mode]
+            if closed is not None and opened is not None and opened.startswith(closed):
+                openers[mode] = opened[len(closed) :]
+        unset, on, off = whole[None], whole[True], whole[False]
         return cls(
             shows_developer=f"{_MARK}-0" in (render(["developer", "user"]) or ""),
             shows_second_system=f"{_MARK}-1" in (render(["system", "system", "user"]) or ""),
             thinking_switchable=on is not None and off is not None and on != off,
             thinks_by_default=unset is not None and unset == on and unset != off,
+            openers=openers,
         )
+
+
+@attrs.frozen
+class EffortLevels:
+    """Effort levels that a template accepts, from least to most."""
+
+    accepted: tuple[str, ...]
+
+    @classmethod
+    def probe(cls, template: ChatTemplate, named_tokens: Mapping[str, str]) -> "EffortLevels":
+        """Render each standard level once, on a chat of one message (THINK-013)."""
+        chat = [{"role": "user", "content": _MARK}]
+        variables = {**named_tokens, "messages": chat, "tools": None, "add_generation_prompt": True}
+        accepted = []
+        for level in EFFORTS:
+            with contextlib.suppress(InvalidRequest):
+                template.render({**variables, "reasoning_effort": level})
+                accepted.append(level)
+        return cls(tuple(accepted))
+
+    def nearest(self, effort: str) -> str:
+        """The accepted level nearest to `effort`, the higher one of two (THINK-014).
+
+        Where no level is accepted, or `effort` is none of the standard ones, it stays for the template to judge.
+        """
+        if not self.accepted or effort not in EFFORTS:
+            return effort
+        asked = EFFORTS.index(effort)
+        return min(self.accepted, key=lambda level: (abs(EFFORTS.index(level) - asked), -EFFORTS.index(level)))
+
+
+def check_renders(template: ChatTemplate, named_tokens: Mapping[str, str]) -> None:
+    """Make sure that a template renders a chat at all: of a user's message, or of a system's and a user's.
+
+    Raises:
+        BadTemplate: it does not, or renders it to nothing; the message says why.
+    """
+    user = {"role": "user", "content": _MARK}
+    refused = ""
+    for chat in ([user], [{"role": "system", "content": _MARK}, user]):
+        try:
+            variables = {**named_tokens, "messages": chat, "tools": None, "add_generation_prompt": True}
+            if template.render(variables):
+                return
+        except InvalidRequest as error:
+            refused = refused or f": {error.message}"
+    raise BadTemplate(f"the template renders not even a chat of one message{refused}")

@@ -1,0 +1,44 @@
+"""A rendering as tokens, and places of the rendering as numbers of tokens.
+
+Invariant: the tokens are those of the pieces between control tokens, each encoded for itself, and the control tokens.
+"""
+
+from bisect import bisect_right
+
+from ninfer.prompt.control import SafeRendering
+from ninfer.prompt.tokenizer import Tokenizer
+
+
+class EncodedRendering:
+    """The tokens of one rendering."""
+
+    def __init__(self, rendering: SafeRendering, tokenizer: Tokenizer) -> None:
+        self._rendering = rendering
+        self._tokenizer = tokenizer
+        pieces = list(tokenizer.split(rendering.text))
+        self._ids = tokenizer.encode_each([rendering.restore(text) for text, _ in pieces])
+        """Of the text of each piece."""
+        self._starts: list[int] = []
+        """Characters of the rendering before each piece."""
+        self._tokens_before: list[int] = []
+        tokens: list[int] = []
+        place = 0
+        for (text, control), ids in zip(pieces, self._ids, strict=True):
+            self._starts.append(place)
+            self._tokens_before.append(len(tokens))
+            tokens += ids
+            place += len(text)
+            if control is not None:
+                tokens.append(control)
+                place += len(tokenizer.token_bytes(control).decode())
+        self.tokens = tuple(tokens)
+        """The prompt."""
+
+    def tokens_before(self, place: int) -> int | None:
+        """Tokens that make exactly the first `place` characters of the rendering; None if a token crosses the place."""
+        piece = bisect_right(self._starts, place) - 1
+        start, before, ids = self._starts[piece], self._tokens_before[piece], self._ids[piece]
+        if place == start:
+            return before
+        (head,) = self._tokenizer.encode_each([self._rendering.restore(self._rendering.text[start:place])])
+        return before + len(head) if head == ids[: len(head)] else None
