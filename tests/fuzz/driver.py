@@ -14,9 +14,13 @@ import attrs
 import h11
 import trio
 
-from ninfer.protocols.plugin import Protocol
+from ninfer.conversation import RequestError
+from ninfer.protocols.plugin import JSONValue, Protocol
+from ninfer.protocols.sse import dump_json
 from ninfer.server.app import create_app
+from ninfer.server.json_reader import read_json
 from ninfer.service.host import ServiceHost
+from tests.fakes.host import FakeHost
 from tests.fakes.server import RunningServer, asgi_call, running_server
 from tests.fuzz.house import open_house
 from tests.fuzz.mutate import mutate_bytes, mutate_structure
@@ -27,6 +31,8 @@ ANSWER_S = 20.0
 Check: TypeAlias = Callable[[int, Mapping[str, str], bytes], None]
 """Asserts that status, headers (lower-case names) and body of an answer are well-mannered."""
 Spoil: TypeAlias = Callable[[random.Random], bytes]
+Decode: TypeAlias = Callable[[JSONValue], object]
+"""The protocol's own decoding of a body."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +46,7 @@ class Target:
     words: Sequence[str]
     """Names and values that mean something on this route."""
     check: Check
+    decode: Decode
 
     def spoil_bytes(self, random_: random.Random) -> bytes:
         """One of the bodies with a few bytes changed."""
@@ -67,6 +74,29 @@ class Tally:
             f"{self.count} bodies, {self.decoded / self.count:.0%} decoded, {answered:.0%} answered 200, "
             + ", ".join(f"{status}: {number}" for status, number in sorted(self.statuses.items()))
         )
+
+
+def in_decode(target: Target, count: int, random_: random.Random) -> Tally:
+    """Decode `count` bodies of spoiled structure: a request or a refusal comes of each, and nothing else.
+
+    In the tally 200 stands for a request.
+    """
+    envelope = target.protocol(FakeHost())
+    statuses: Counter[int] = Counter()
+    for number in range(count):
+        body = target.spoil_structure(random_)
+        try:
+            target.decode(read_json(body))
+            statuses[200] += 1
+        except RequestError as refusal:
+            wire = envelope.error(refusal, "req_1")
+            statuses[wire.status] += 1
+            headers = {"content-type": "application/json", envelope.request_id_header: "req_1", **wire.headers}
+            _judge(target, number, body, wire.status, headers, dump_json(wire.body).encode())
+        except Exception as error:
+            error.add_note(f"body {number}: {body[:2_000]!r}")
+            raise
+    return Tally(count=count, decoded=statuses[200], statuses=statuses)
 
 
 async def at_the_application(target: Target, spoil: Spoil, count: int, random_: random.Random) -> Tally:

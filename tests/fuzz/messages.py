@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ninfer.protocols.anthropic_messages import AnthropicMessages
+from ninfer.protocols.anthropic_messages.decode import decode
 from tests.fuzz.driver import Target
 from tests.fuzz.house import MODEL
 from tests.fuzz.verdict import MANNERED, check_message
@@ -115,4 +116,11 @@ def check_stream(answer: bytes) -> None:
         assert events[-1]["type"] == "message_stop"
 
 
-MESSAGES = Target(protocol=AnthropicMessages, path="/v1/messages", bodies=BODIES, words=WORDS, check=check_answer)
+MESSAGES = Target(
+    protocol=AnthropicMessages,
+    path="/v1/messages",
+    bodies=BODIES,
+    words=WORDS,
+    check=check_answer,
+    decode=decode,
+)

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ninfer.protocols.openai_responses import OpenAIResponses
+from ninfer.protocols.openai_responses.decode import decode
 from ninfer.protocols.openai_responses.order import OrderChecker
+from ninfer.protocols.openai_responses.store import ResponseStore
 from tests.fuzz.driver import Target
 from tests.fuzz.house import MODEL
 from tests.fuzz.verdict import MANNERED, check_error
@@ -105,4 +108,11 @@ def check_stream(answer: bytes) -> None:
     checker.end()
 
 
-RESPONSES = Target(protocol=OpenAIResponses, path="/v1/responses", bodies=BODIES, words=WORDS, check=check_answer)
+RESPONSES = Target(
+    protocol=OpenAIResponses,
+    path="/v1/responses",
+    bodies=BODIES,
+    words=WORDS,
+    check=check_answer,
+    decode=partial(decode, shelf=ResponseStore(max_records=1, max_bytes=1)),
+)

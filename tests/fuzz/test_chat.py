@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ninfer.protocols.openai_chat import OpenAIChat
+from ninfer.protocols.openai_chat.decode import decode
 from ninfer.server.app import create_app
 from tests.fakes.server import asgi_call
 from tests.fuzz.chat_bodies import BODIES, WORDS
@@ -15,7 +16,14 @@ from tests.fuzz.driver import Spoil, Target, at_the_application, over_a_socket
 from tests.fuzz.house import open_house
 from tests.fuzz.verdict import check_answer
 
-CHAT = Target(protocol=OpenAIChat, path="/v1/chat/completions", bodies=BODIES, words=WORDS, check=check_answer)
+CHAT = Target(
+    protocol=OpenAIChat,
+    path="/v1/chat/completions",
+    bodies=BODIES,
+    words=WORDS,
+    check=check_answer,
+    decode=decode,
+)
 BYTE_MUTATIONS = 3_000
 STRUCTURE_MUTATIONS = 7_000
 SOCKET_REQUESTS = 500
