@@ -28,6 +28,7 @@ def build_app() -> App:
     app.command("ninfer.cli.serve:serve", name="serve", help="Serve a model over HTTP.")
     app.command("ninfer.cli.chat:chat", name="chat", help="Talk to a running server.")
     app.command("ninfer.cli.convert:convert", name="convert", help="Turn a Hugging Face folder into an artifact.")
+    app.command("ninfer.cli.selftest:selftest", name="selftest", help="Check what a model computes on this device.")
     app.command("ninfer.cli.inspect:inspect", name="inspect", help="Show what an artifact holds.")
     return app
 

@@ -1,0 +1,121 @@
+"""The self-test's work: open an artifact, build the device that serves, run the checks, report plain values.
+
+Importing it imports JAX. The device is prepared and driven on one thread with a deep stack, as the engine does it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+from rich.console import Console
+
+from ninfer.cli.assembly import House, open_house
+from ninfer.cli.convert import progress_bar, terminated_cleanly
+from ninfer.cli.failure import Failure
+from ninfer.cli.model_engine import load_model
+from ninfer.cli.options import CapacityOptions, ModelOptions, ServeOptions
+from ninfer.cli.selftest import SelftestOptions
+from ninfer.engine.artifact import ArtifactError
+from ninfer.engine.engine import STACK_BYTES
+from ninfer.engine.memory import TooLittleMemory
+from ninfer.engine.programs.footprint import device_kind
+from ninfer.engine.selftest import (
+    Check,
+    GoldenVectors,
+    Outcome,
+    Subject,
+    golden_folder,
+    read_golden,
+    run_checks,
+)
+
+_T = TypeVar("_T")
+
+
+def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[str, object]:
+    """Open the artifact and test what is in it; the report as plain JSON values.
+
+    Raises:
+        Failure: nothing to test, or it does not fit.
+    """
+    serving = ServeOptions(
+        model=ModelOptions(cache_dir=options.cache_dir, rope_yarn_factor=options.rope_yarn_factor),
+        capacity=CapacityOptions(
+            max_context=options.max_context,
+            max_concurrency=options.max_concurrency,
+            prefill_chunk=options.prefill_chunk,
+        ),
+    )
+    with terminated_cleanly(), progress_bar(errors) as progress:
+        house = open_house(path, serving, progress)
+    with house.artifact, errors.status("loading and compiling") as status:
+        folder = options.golden or golden_folder(house.artifact.file)
+        try:
+            golden = read_golden(folder) if options.golden or folder.is_dir() else ()
+        except (ArtifactError, OSError) as error:
+            raise Failure(f"golden vectors: {error}") from error
+        return _in_thread(lambda: _run(house, golden, lambda name: status.update(f"checked: {name}")))
+
+
+def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str], None]) -> dict[str, object]:
+    """Load, compile and test."""
+    begin_s = time.monotonic()
+    loaded = load_model(house)
+    try:
+        loaded.device.prepare()
+    except TooLittleMemory as error:
+        raise Failure(str(error)) from error
+    ready_s = time.monotonic() - begin_s
+    subject = Subject(
+        device=loaded.device,
+        limits=loaded.limits,
+        used_tokens=min(house.used_tokens, house.config.vocab_size),
+        golden=golden,
+        compared_tokens=min(32, loaded.limits.max_context_tokens // 4),
+    )
+    checks: list[Check] = []
+    for check in run_checks(subject):
+        checks.append(check)
+        checked(check.name)
+    plan = loaded.budget.plan
+    return {
+        "artifact": str(house.artifact.file),
+        "model": house.card.id,
+        "device": device_kind()[0],
+        "passed": all(check.outcome is not Outcome.FAILED for check in checks),
+        "checks": [{**attrs.asdict(check), "outcome": check.outcome.value} for check in checks],
+        "memory": {
+            "parts": [{"name": name, "bytes": size} for name, size in plan.parts()],
+            "pages": plan.pages,
+            "free_at_start_bytes": plan.have_bytes,
+            "table": list(plan.table()),
+        },
+        "programs": [attrs.asdict(facts) for facts in loaded.device.programs],
+        "ready_s": round(ready_s, 3),
+    }
+
+
+def _in_thread(work: Callable[[], _T]) -> _T:
+    """Run `work` where a compiler finds the stack that it needs, as the device thread does. Raises what it raises."""
+    done: list[_T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:  # handed on, whatever it is
+            failed.append(error)
+
+    before = threading.stack_size(STACK_BYTES)
+    try:
+        thread = threading.Thread(target=run, name="ninfer-selftest", daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]
