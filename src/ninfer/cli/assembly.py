@@ -50,6 +50,7 @@ class House:
     """As wanted; how much KV memory there will really be is known when the model is loaded."""
     pool: PoolRequest
     presets: Presets | None
+    decode_ahead_of_time: bool
     card: ModelCard
     cache_dir: Path
 
@@ -140,6 +141,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         limits=engine_limits(capacity, max_context_tokens, pool),
         pool=pool,
         presets=presets,
+        decode_ahead_of_time=not capacity.no_cuda_graph,
         card=_card(artifact, config, tokenizer, model.model_id, max_context_tokens),
         cache_dir=cache_dir,
     )

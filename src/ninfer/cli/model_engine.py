@@ -58,6 +58,11 @@ class ModelSource(Protocol):
         ...
 
     @property
+    def decode_ahead_of_time(self) -> bool:
+        """False lets JAX dispatch decode rounds call by call."""
+        ...
+
+    @property
     def used_tokens(self) -> int:
         """Vocabulary rows that stand for a token."""
         ...
@@ -102,6 +107,7 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
         compile_cache=source.program_cache,
         progress=_log_progress,
         fit=budget.settle,
+        decode_ahead_of_time=source.decode_ahead_of_time,
     )
     return LoadedModel(
         device=device,

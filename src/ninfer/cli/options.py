@@ -124,6 +124,10 @@ class CapacityOptions:
     no_prefix_reuse: Annotated[Switch, Parameter(help="Reuse nothing between requests; nothing is in this build.")] = (
         False
     )
+    no_cuda_graph: Annotated[
+        Switch,
+        Parameter(help="Dispatch decode call by call instead of running prepared programs: same output, slower."),
+    ] = False
     context_cost_presets: Annotated[
         Path | None, Parameter(help="A JSON file with measured costs of moving and recomputing context.")
     ] = None

@@ -62,7 +62,6 @@ class UnbuiltOptions:
     vision: Annotated[Switch, _LATER] = False
     vision_offload: Annotated[OnOff, _LATER] = "off"
     vision_max_merged: Annotated[Whole, _range(64, 32768)] = 32768
-    no_cuda_graph: Annotated[Switch, _LATER] = False
     host_context_mib: Annotated[float, _range(0)] = 8192.0
     use_original_prefix_caching: Annotated[Switch, _LATER] = False
     device_snapshot_slots: Annotated[Whole | None, _range(1, 64)] = None
@@ -79,12 +78,18 @@ class UnbuiltOptions:
         Raises:
             Failure: naming the option and the value.
         """
+        for name, kv_dtype in _NEEDS_KV_DTYPE.items():
+            if getattr(self, name) and self.kv_dtype != kv_dtype:
+                raise Failure(f"--{name.replace('_', '-')}: only with --kv-dtype {kv_dtype}")
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
             if value != field.default and value not in _NEUTRAL_VALUES.get(field.name, ()):
                 flag = f"--{field.name.replace('_', '-')}"
                 raise Failure(f"{flag if value is True else f'{flag} {value}'}: not in this build")
 
+
+_NEEDS_KV_DTYPE = {"use_original_int8_prefill_kernel": "int8", "use_original_nvfp4_prefill_kernel": "nvfp4"}
+"""Flags that mean something for one KV format only."""
 
 _NEUTRAL_VALUES: dict[str, tuple[object, ...]] = {
     # option -> values beside the default that ask for nothing

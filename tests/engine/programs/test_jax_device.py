@@ -11,7 +11,7 @@ from ninfer.engine.device import Device, PrefillUnit
 from ninfer.engine.programs import JaxDevice
 from ninfer.engine.types import Sampling
 from tests.engine.model.golden import bits, golden
-from tests.engine.programs.conftest import CHUNK_TOKENS, LANES, POOL_PAGES
+from tests.engine.programs.conftest import CHUNK_TOKENS, CONTEXT_TOKENS, LANES, POOL_PAGES
 from tests.engine.programs.drive import GREEDY, Lane, decode, pages_for
 from tests.engine.sampling.reference import draw
 
@@ -201,3 +201,31 @@ def test_progress_and_the_compile_cache(tmp_path: Path) -> None:
     assert calls == [("prefill", 0, 3), ("decode 1", 1, 3), ("memory", 2, 3), ("ready", 3, 3)]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len([file for file in folder.iterdir() if "decode_step" in file.name or "prefill_step" in file.name]) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.contract("OPT-051")
+def test_decode_call_by_call_gives_the_same_bits(device: JaxDevice) -> None:
+    """Without programs made ahead of time; what JAX compiles for itself, it compiles before the device is ready."""
+    plain = JaxDevice(
+        golden().config,
+        golden().weights,
+        lanes=2,
+        total_pages=POOL_PAGES,
+        prefill_chunk_tokens=CHUNK_TOKENS,
+        max_context_tokens=CONTEXT_TOKENS,
+        decode_ahead_of_time=False,
+    )
+    plain.prepare()
+    before = plain.compilations, plain.buffers()
+    pairs = []
+    for made in (device, plain):
+        pair = [lane(made, 0), lane(made, 1, slot=1, first_page=5)]
+        for one in pair:
+            one.prefill(CHUNK_TOKENS)
+        decode(pair, 4)
+        decode(pair[:1], 4)
+        pairs.append(pair)
+    for ours, theirs in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(bits(ours.logits), bits(theirs.logits))
+    assert (plain.compilations, plain.buffers()) == before

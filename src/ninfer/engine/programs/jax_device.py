@@ -16,6 +16,7 @@ import numpy as np
 
 from ninfer.engine.device import DecodeRow, PrefillUnit, UnitResult
 from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.trunk import NOWHERE
 from ninfer.engine.model.weights import TextWeights
 from ninfer.engine.programs import plan as plans
 from ninfer.engine.programs.compile_cache import use_compile_cache
@@ -82,6 +83,7 @@ class JaxDevice:
         compile_cache: Path | None = None,
         progress: Progress = _silent,
         fit: Fit | None = None,
+        decode_ahead_of_time: bool = True,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -93,6 +95,8 @@ class JaxDevice:
             used_tokens: ids from here on are vocabulary rows without a token and are never chosen.
             compile_cache: private folder for compiled programs.
             fit: last word on the pool's size, once the programs' workspace is known; it may raise.
+            decode_ahead_of_time: without it decode goes through JAX's own dispatch at every call: same bits, slower,
+                and its workspace is not known to `fit`.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
@@ -109,6 +113,7 @@ class JaxDevice:
         self._compile_cache = compile_cache
         self._progress = progress
         self._fit = fit
+        self._decode_ahead_of_time = decode_ahead_of_time
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
@@ -161,6 +166,8 @@ class JaxDevice:
         self._allocate = jax.jit(self._make_memory()).lower().compile()
         self._compilations += 1
         self._memory = jax.block_until_ready(self._allocate())
+        if not self._decode_ahead_of_time:
+            self._compile_by_calls()
         self._progress("ready", total, total)
 
     def _make_memory(self) -> Callable[[], Memory]:
@@ -176,7 +183,18 @@ class JaxDevice:
             self._progress(f"decode {rows}", rows, total)
             shape = plans.decode_plan_shape(pages=self._table_pages, rows=rows)
             step = partial(decode_step, self._config, self._used_tokens)
-            self._decode[rows] = self._compile(f"decode {rows}", step, memory, shape)
+            if self._decode_ahead_of_time:
+                self._decode[rows] = self._compile(f"decode {rows}", step, memory, shape)
+            else:
+                self._decode[rows] = jax.jit(step, donate_argnums=1)
+
+    def _compile_by_calls(self) -> None:
+        """Let JAX compile the decode programs now: by rounds over slots beyond the memory, which change nothing."""
+        for rows, program in self._decode.items():
+            plan = np.zeros(plans.decode_plan_shape(pages=self._table_pages, rows=rows), np.int32)
+            plan[:, plans.SLOT_COLUMN] = NOWHERE
+            self._dispatch(program, plan, sampled=True).read()
+            self._compilations += 1
 
     def prefill(self, unit: PrefillUnit) -> JaxPending:
         """Dispatch one prefill chunk."""
