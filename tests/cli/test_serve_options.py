@@ -15,7 +15,7 @@ from ninfer.cli.failure import Failure
 from ninfer.cli.options import CapacityOptions, ModelOptions, NetworkOptions, SamplerOptions, ServeOptions
 from ninfer.cli.running import server_settings
 from ninfer.cli.unbuilt import UnbuiltOptions
-from ninfer.conversation import GenerationRequest, SamplingFields, Text, Turn
+from ninfer.conversation import GenerationRequest, SamplingFields, Text, ThinkingFields, Turn
 from ninfer.engine.artifact import Artifact
 from ninfer.engine.memory import PoolRequest
 
@@ -105,7 +105,6 @@ WANTED = [
     ["--vision"],
     ["--host-context-mib", "64"],
     ["--prefix-cache-file", "cache.bin"],
-    ["--reasoning-effort", "high"],
     ["--request-log-jsonl", "log.jsonl"],
     ["--ngram-draft-tokens", "8"],
     ["--device", "1"],
@@ -214,18 +213,29 @@ def test_the_public_id(golden_chat_artifact: Path, golden_folder: Path, tmp_path
     assert aliased.limits == named.limits
 
 
-@pytest.mark.contract("OPT-005")
+@pytest.mark.contract("OPT-005", "TMPL-009", "TMPL-010")
 def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.jinja"
     file.write_text("{{ messages[0].content }}!")
     house = house_of(golden_chat_artifact, tmp_path, chat_template=file)
     request = GenerationRequest(turns=(Turn(role="user", parts=(Text("Hi"),)),))
     assert house.tokenizer.decode(house.builder.build(request).tokens) == "Hi!"
-    file.write_text("{% if %}")
-    with pytest.raises(Failure, match=r"chat template of .*t\.jinja"):
-        house_of(golden_chat_artifact, tmp_path, chat_template=file)
+    for broken in ("{% if %}", "{{ raise_exception('never') }}", "{% if false %}x{% endif %}"):
+        file.write_text(broken)
+        with pytest.raises(Failure, match=r"chat template of .*t\.jinja"):
+            house_of(golden_chat_artifact, tmp_path, chat_template=file)
     with pytest.raises(Failure, match=r"--chat-template .*none\.jinja: No such file"):
         house_of(golden_chat_artifact, tmp_path, chat_template=tmp_path / "none.jinja")
+
+
+@pytest.mark.contract("D7")
+def test_the_effort_of_requests_that_name_none(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.jinja"
+    file.write_text("effort: {{ reasoning_effort }}")
+    house = house_of(golden_chat_artifact, tmp_path, chat_template=file, reasoning_effort="low")
+    for effort, shown in ((None, "low"), ("high", "high")):
+        request = GenerationRequest(turns=(Turn(role="user"),), thinking=ThinkingFields(effort=effort))
+        assert house.tokenizer.decode(house.builder.build(request).tokens) == f"effort: {shown}"
 
 
 def test_the_context_cannot_exceed_the_models(golden_chat_artifact: Path, tmp_path: Path) -> None:

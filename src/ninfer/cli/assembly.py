@@ -29,7 +29,17 @@ from ninfer.engine.memory import DEFAULT_HEADROOM_MIB, MIB, PoolRequest
 from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.scripted import open_scripted_engine
 from ninfer.engine.types import PAGE_TOKENS, Engine, EngineLimits
-from ninfer.prompt import THINK_CLOSE, THINK_OPEN, BadTemplate, BadTokenizer, ChatTemplate, PromptBuilder, Tokenizer
+from ninfer.prompt import (
+    THINK_CLOSE,
+    THINK_OPEN,
+    BadTemplate,
+    BadTokenizer,
+    ChatTemplate,
+    PromptBuilder,
+    Tokenizer,
+    check_renders,
+    maintained_variant,
+)
 from ninfer.reply import ReplyTokens
 from ninfer.service import ProtocolFlags, SamplerRules, Service, ServiceSettings, ThinkingRules
 
@@ -133,9 +143,10 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         tokenizer=tokenizer,
         builder=PromptBuilder(
             tokenizer,
-            _template(artifact, model.chat_template),
+            _template(artifact, tokenizer, model.chat_template),
             no_thinking=model.no_thinking,
             preserve_thinking=model.preserve_thinking,
+            effort=model.reasoning_effort,
         ),
         config=config,
         limits=engine_limits(capacity, max_context_tokens, pool),
@@ -216,17 +227,24 @@ def _tokenizer(artifact: Artifact) -> Tokenizer:
     )
 
 
-def _template(artifact: Artifact, replacement: Path | None) -> ChatTemplate:
+def _template(artifact: Artifact, tokenizer: Tokenizer, replacement: Path | None) -> ChatTemplate:
+    """The template of `replacement` as it is, or the artifact's; for one of the family, our maintained variant."""
     where = artifact.file if replacement is None else replacement
     try:
         source = artifact.resource("chat_template.jinja") if replacement is None else replacement.read_bytes()
         if source is None:
             raise Failure(f"{where}: the artifact has no chat template; --chat-template gives one")
-        return ChatTemplate(source.decode("utf-8"))
+        template = ChatTemplate(source.decode("utf-8"))
+        if replacement is not None:
+            check_renders(template, tokenizer.named_tokens)
+            return template
     except OSError as error:
         raise Failure(f"--chat-template {where}: {error.strerror}") from error
     except (BadTemplate, UnicodeDecodeError, ArtifactError) as error:
         raise Failure(f"chat template of {where}: {error}") from error
+    variant = maintained_variant(template)
+    log.info("chat template: %s", "the artifact's own" if variant is None else "maintained variant of its family")
+    return variant or template
 
 
 def _card(

@@ -89,6 +89,10 @@ class ModelOptions:
     thinking_budget_message: Annotated[
         str | None, Parameter(help="What ends thinking at its budget; without it a sentence of ours.")
     ] = None
+    reasoning_effort: Annotated[
+        Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None,
+        Parameter(help="Effort of requests that name none; a level that the template lacks becomes the nearest."),
+    ] = None
     no_thinking: Annotated[Switch, Parameter(help="Switch thinking off where a request does not say.")] = False
     preserve_thinking: Annotated[
         Switch, Parameter(help="Keep reasoning of earlier turns in the prompt where a request does not say.")

@@ -56,9 +56,6 @@ class UnbuiltOptions:
     ngram_archive_mib: Annotated[Whole, _range(0)] = 0
     ngram_session_mib: Annotated[Whole, _range(0)] = 128
     ngram_native_sessions: Annotated[Switch, _LATER] = False
-    reasoning_effort: Annotated[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None, _LATER] = (
-        None
-    )
     vision: Annotated[Switch, _LATER] = False
     vision_offload: Annotated[OnOff, _LATER] = "off"
     vision_max_merged: Annotated[Whole, _range(64, 32768)] = 32768

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import jinja2
 import jinja2.meta
+import jinja2.nodes
 from jinja2.ext import LoopControlExtension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -81,8 +82,11 @@ class ChatTemplate:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that the template reads and does not set itself."""
-        return frozenset(jinja2.meta.find_undeclared_variables(self._environment.parse(self.source)))
+        """Names that the template reads and nowhere sets itself."""
+        tree = self._environment.parse(self.source)
+        # What only some branches set counts as undeclared; a template that does so means its own variable.
+        own = {name.name for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "store"}
+        return frozenset(jinja2.meta.find_undeclared_variables(tree) - own)
 
     def render(self, variables: Mapping[str, object]) -> str:
         """The text for `variables`, which the template cannot change.
