@@ -110,6 +110,10 @@ class Route:
     method: str
     path: str
     handler: Handler
+    summary: str = attrs.field(default="", kw_only=True)
+    """One line for the OpenAPI document."""
+    body: type[object] | None = attrs.field(default=None, kw_only=True)
+    """The wire type of the body, for the same document; None where there is no body, or none with a known form."""
 
 
 class Protocol(Interface):

@@ -19,12 +19,13 @@ from quart.wrappers import Request
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from ninfer.conversation import InternalError, InvalidRequest, NotFound, RequestTooLarge
+from ninfer.conversation import InternalError, InvalidRequest, NotFound, Overloaded, RequestTooLarge
 from ninfer.protocols.plugin import JSONValue, Protocol, Route
 from ninfer.protocols.registry import check_routes
 from ninfer.protocols.sse import dump_json
-from ninfer.server import guards, models
-from ninfer.server.connection import Connection, NoWebsocket, request_id, request_nursery
+from ninfer.server import access, guards, models, openapi
+from ninfer.server.body_room import BodyRoom
+from ninfer.server.connection import Connection, NoWebsocket, body_was_dropped, request_id, request_nursery
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import Answer, CallFacts, Exchange
 from ninfer.server.frames import FrameBody
@@ -55,9 +56,9 @@ def create_app(
     """
     settings = ServerSettings() if settings is None else settings
     running = RunningCalls() if running is None else running
-    check_routes(protocols, reserved=models.RESERVED)
+    check_routes(protocols, reserved=(*models.RESERVED, ("GET", openapi.PATH)))
     app = QuartTrio("ninfer", static_folder=None)
-    app.asgi_http_class = Connection
+    app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes))
     app.asgi_websocket_class = NoWebsocket
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
@@ -68,7 +69,11 @@ def create_app(
     )
     _add_errors(app, envelopes)
     guards.add_host_check(app, settings.allowed_hosts, envelopes)
+    access.add_key_check(app, settings.api_key, envelopes)
+    if settings.cors:
+        access.add_cors(app)
     models.add_routes(app, host)
+    openapi.add_route(app, protocols, needs_key=settings.api_key is not None)
     for protocol in protocols:
         for route in protocol.routes():
             _add_route(app, protocol, route, settings, running)
@@ -131,6 +136,7 @@ async def _read_body(wire_request: Request) -> JSONValue:
     Raises:
         InvalidRequest: it is no JSON, or encoded in a way that is not read here.
         RequestTooLarge: it is over the limit.
+        Overloaded: with the bodies of others it is over what all may take.
     """
     encoding = wire_request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
@@ -139,6 +145,8 @@ async def _read_body(wire_request: Request) -> JSONValue:
         body = await wire_request.get_data(cache=False, as_text=False, parse_form_data=False)
     except RequestEntityTooLarge:
         raise _too_large(wire_request) from None
+    if body_was_dropped(wire_request):
+        raise Overloaded("the bodies of the requests that are being answered take all the memory that they may")
     if len(body) < THREAD_BYTES:
         return read_json(body)
     return await trio.to_thread.run_sync(read_json, body, abandon_on_cancel=True)

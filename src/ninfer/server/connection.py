@@ -6,7 +6,7 @@ message counts only while the answer is incomplete. The nursery is made known to
 """
 
 from collections.abc import MutableMapping
-from typing import cast
+from typing import ClassVar, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -18,10 +18,12 @@ from quart_trio.asgi import TrioASGIHTTPConnection, TrioASGIWebsocketConnection
 from ninfer.conversation import NotFound
 from ninfer.protocols.openai_errors import openai_error
 from ninfer.protocols.sse import dump_json
+from ninfer.server.body_room import BodyRoom
 
 DRAIN_S = 5.0
 _NURSERY = "ninfer.nursery"
 _REQUEST_ID = "ninfer.request_id"
+_NO_ROOM = "ninfer.no_room"
 
 
 def new_request_id() -> str:
@@ -37,6 +39,11 @@ def request_nursery(request: Request) -> trio.Nursery:
 def request_id(request: Request) -> str:
     """The id that this request's answer carries."""
     return cast(str, _extras(request)[_REQUEST_ID])
+
+
+def body_was_dropped(request: Request) -> bool:
+    """Whether there was no room for this request's body; what was read of it is of no use."""
+    return _NO_ROOM in _extras(request)
 
 
 def _extras(request: Request) -> MutableMapping[str, object]:
@@ -56,11 +63,19 @@ def _path(target: str) -> str:
 class Connection(TrioASGIHTTPConnection):
     """One request: reads the body, runs the view, sends the answer."""
 
+    room: ClassVar[BodyRoom] = BodyRoom()
+
+    @classmethod
+    def within(cls, room: BodyRoom) -> "type[Connection]":
+        """Connections of one application, whose bodies share `room`."""
+        return type("Connection", (cls,), {"room": room})
+
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer the request."""
         self._answering = False
         self._complete = False
         self._body_ended = trio.Event()
+        self._held_bytes = 0
         extras = cast(MutableMapping[str, object], self.scope)
         extras[_REQUEST_ID] = new_request_id()
         self.scope["path"] = _path(self.scope["path"])
@@ -73,10 +88,13 @@ class Connection(TrioASGIHTTPConnection):
             await send(event)
 
         request = self._create_request_from_scope(watched_send)
-        async with trio.open_nursery() as nursery:
-            extras[_NURSERY] = nursery
-            nursery.start_soon(self.handle_messages, nursery, request, receive)
-            nursery.start_soon(self.handle_request, nursery, request, watched_send)
+        try:
+            async with trio.open_nursery() as nursery:
+                extras[_NURSERY] = nursery
+                nursery.start_soon(self.handle_messages, nursery, request, receive)
+                nursery.start_soon(self.handle_request, nursery, request, watched_send)
+        finally:
+            self.room.give_back(self._held_bytes)
 
     async def handle_messages(  # type: ignore[override]
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
@@ -84,12 +102,23 @@ class Connection(TrioASGIHTTPConnection):
         """Take in the body, then wait for the client's departure."""
         while (message := await receive())["type"] == "http.request":
             if not self._answering:
-                request.body.append(message.get("body", b""))
+                self._hold(request, message.get("body", b""))
             if not message.get("more_body", False):
                 request.body.set_complete()
                 self._body_ended.set()
         if not self._complete:
             nursery.cancel_scope.cancel()
+
+    def _hold(self, request: Request, body: bytes) -> None:
+        """Keep a piece of the body, or, where there is no room for it, let the view answer without the rest."""
+        if body_was_dropped(request):
+            return
+        if self.room.take(len(body)):
+            self._held_bytes += len(body)
+            request.body.append(body)
+        else:
+            _extras(request)[_NO_ROOM] = True
+            request.body.set_complete()
 
     async def _let_body_end(self) -> None:
         """Read what is left of the body before an answer that did not need it (413, 404), and drop it.

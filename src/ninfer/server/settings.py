@@ -16,3 +16,9 @@ class ServerSettings:
     """Time that running answers get to leave after a stop; then their sockets are closed."""
     allowed_hosts: frozenset[str] | None = None
     """Names that a request's Host header may carry, without port; None lets every name pass (D43)."""
+    api_key: str | None = attrs.field(default=None, repr=False, validator=validators.optional(validators.min_len(1)))
+    """What every request but one for /health has to carry; None lets everybody in."""
+    cors: bool = False
+    """Let web pages of every site read the answers."""
+    body_room_bytes: int | None = attrs.field(default=None, validator=validators.optional(validators.gt(0)))
+    """Bodies of all requests together; what goes beyond is answered as an overload."""

@@ -11,6 +11,7 @@ from ninfer.protocols.anthropic_messages.decode import MessagesCall, decode, dec
 from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, WireEvent, aggregate
 from ninfer.protocols.anthropic_messages.errors import anthropic_error, anthropic_stream_error
 from ninfer.protocols.anthropic_messages.order import OrderChecker
+from ninfer.protocols.anthropic_messages.wire import MessagesBody, PromptBody
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import frame_data
 from ninfer.service.host import ProtocolHost
@@ -28,8 +29,8 @@ class AnthropicMessages:
     def routes(self) -> Sequence[Route]:
         """Generation and token count."""
         return (
-            Route("POST", "/v1/messages", self.create),
-            Route("POST", "/v1/messages/count_tokens", self.count_tokens),
+            Route("POST", "/v1/messages", self.create, summary="Generate one message.", body=MessagesBody),
+            Route("POST", "/v1/messages/count_tokens", self.count_tokens, summary="Count the prompt.", body=PromptBody),
         )
 
     def error(self, error: RequestError, request_id: str) -> WireError:

@@ -10,6 +10,7 @@ from ninfer.conversation import RequestError
 from ninfer.protocols.openai_chat.decode import ChatCall, decode
 from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, aggregate
 from ninfer.protocols.openai_chat.order import OrderChecker
+from ninfer.protocols.openai_chat.wire import ChatBody
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import DONE, DONE_DATA, frame_data
@@ -28,7 +29,7 @@ class OpenAIChat:
 
     def routes(self) -> Sequence[Route]:
         """One route."""
-        return (Route("POST", "/v1/chat/completions", self.create),)
+        return (Route("POST", "/v1/chat/completions", self.create, summary="Generate one completion.", body=ChatBody),)
 
     def error(self, error: RequestError, request_id: str) -> WireError:
         """OpenAI's envelope."""

@@ -20,6 +20,7 @@ from ninfer.protocols.openai_responses.items import new_id, own_items
 from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.resources import Resources
 from ninfer.protocols.openai_responses.store import Context, ResponseStore, StoredResponse
+from ninfer.protocols.openai_responses.wire import ResponsesBody
 from ninfer.protocols.plugin import Call, FrameSink, Route, WireError
 from ninfer.service.host import ProtocolHost
 
@@ -48,8 +49,8 @@ class OpenAIResponses:
     def routes(self) -> Sequence[Route]:
         """Creation, counting, and what can be done with a stored Response."""
         return (
-            Route("POST", "/v1/responses", self.create),
-            Route("POST", "/v1/responses/input_tokens", self.count),
+            Route("POST", "/v1/responses", self.create, summary="Generate one Response.", body=ResponsesBody),
+            Route("POST", "/v1/responses/input_tokens", self.count, summary="Count the prompt.", body=ResponsesBody),
             *self._resources.routes(),
         )
 
