@@ -51,7 +51,7 @@ def test_formulas() -> None:
     assert prefill.seconds(chunks=2, base_tokens=10, new_tokens=4) == pytest.approx((10 + 28 + 12.5) * 1e-9)
 
 
-@pytest.mark.contract("CTX-001", "CTX-002", "CTX-004", "CTX-006")
+@pytest.mark.contract("CTX-001", "CTX-002", "CTX-004")
 @pytest.mark.parametrize(
     ("hardware", "signature", "file", "transfer", "prefill"),
     [
@@ -97,6 +97,11 @@ def test_a_signature_follows_shape_formats_and_uses() -> None:
     assert len({SIGNATURE, *others}) == 6
     assert costs.prefill_signature(WIDE, formats=dict(FORMATS)) == SIGNATURE
     assert SIGNATURE.startswith("text-")
+
+
+@pytest.mark.contract("D20")
+def test_compiled_values_are_those_that_were_measured_here() -> None:
+    assert set(costs.COMPILED) == {"cpu", "nvidia-h200-sm90"}
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_settling_asks_again_and_never_grows() -> None:
         budget.settle(NEEDS.workspace_bytes)
 
 
-@pytest.mark.contract("KV-011")
+@pytest.mark.contract("KV-010")
 def test_what_programs_took_is_told_beside_their_allowance() -> None:
     """They took 10 of 96 MiB, which are not taken off the pool again; then more than the allowance."""
     needs = attrs.evolve(NEEDS, graphs_bytes=graph_allowance_bytes(8))

@@ -28,6 +28,7 @@ def test_the_estimate_of_the_workspace_is_of_the_right_size(device: JaxDevice) -
     assert device.workspace_bytes / 2 <= estimate <= 6 * device.workspace_bytes
 
 
+@pytest.mark.contract("KV-006")
 def test_memory_is_allocated_once_and_changed_in_place(device: JaxDevice) -> None:
     """The arrays stay where they are through prefill and every batch size, and the programs alias all of them."""
     before = device.buffers()
