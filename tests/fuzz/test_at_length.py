@@ -36,5 +36,7 @@ async def test_bodies_over_sockets(target: Target, seed: int, capsys: pytest.Cap
     tally = await over_a_socket(target, OVER_SOCKETS, random.Random(seed))
     with capsys.disabled():
         print(tally)
-    assert sum(tally.statuses.values()) == OVER_SOCKETS * 9 // 10
-    assert tally.decoded >= LEAST_DECODED * OVER_SOCKETS
+    answered = sum(tally.statuses.values())
+    assert answered == OVER_SOCKETS * 9 // 10
+    # A model that is not here is found out behind decoding, before there is a prompt.
+    assert tally.decoded + tally.statuses[404] >= LEAST_DECODED * answered
