@@ -12,8 +12,16 @@ import pytest
 from ninfer.cli import main
 from ninfer.cli.assembly import engine_limits, open_house
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import CapacityOptions, ModelOptions, NetworkOptions, SamplerOptions, ServeOptions
+from ninfer.cli.options import (
+    CapacityOptions,
+    KernelOptions,
+    ModelOptions,
+    NetworkOptions,
+    SamplerOptions,
+    ServeOptions,
+)
 from ninfer.cli.running import server_settings
+from ninfer.cli.serve import record_kernels
 from ninfer.cli.unbuilt import UnbuiltOptions
 from ninfer.conversation import GenerationRequest, SamplingFields, Text, ThinkingFields, Turn
 from ninfer.engine.artifact import Artifact
@@ -58,6 +66,11 @@ BAD_VALUES = [
     ("--kv-capacity", "12.5"),
     ("--draft-tokens", "2.5"),
     ("--engine", "other"),
+    ("--api-key", ""),
+    ("--api-key", " k"),
+    ("--api-key", "a\nb"),
+    ("--prefill-split-workspace-mib", "16385"),
+    ("--prefill-split-workspace-mib", "-1"),
     ("--log-level", "loud"),
     # of parts that are not built, checked all the same
     ("--rope-yarn-factor", "0.5"),
@@ -97,8 +110,6 @@ def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 
 WANTED = [
     ["--spec", "mtp"],
-    ["--api-key", "k"],
-    ["--cors"],
     ["--kv-dtype", "fp8"],
     ["--draft-tokens", "3"],
     ["--lm-head-draft"],
@@ -108,7 +119,6 @@ WANTED = [
     ["--request-log-jsonl", "log.jsonl"],
     ["--ngram-draft-tokens", "8"],
     ["--device", "1"],
-    ["--tolerant-tool-calls"],
     ["--log-stats-interval-ms", "100"],
 ]
 
@@ -169,7 +179,40 @@ def test_the_effective_prefill_chunk(asked: int, effective: int, caplog: pytest.
     ],
 )
 def test_allowed_hosts(host: str, allowed: tuple[str, ...], names: set[str] | None) -> None:
-    assert server_settings(NetworkOptions(host=host, allowed_hosts=allowed)).allowed_hosts == names
+    assert server_settings(NetworkOptions(host=host, allowed_hosts=allowed), calls=1).allowed_hosts == names
+
+
+@pytest.mark.contract("OPT-003", "D43", "AUTH-001", "AUTH-006")
+def test_access() -> None:
+    assert (ServeOptions().network.api_key, ServeOptions().network.cors) == (None, False)
+    settings = server_settings(NetworkOptions(api_key="secret", cors=True), calls=1)
+    # A key keeps foreign pages out already, so every host may be named.
+    assert (settings.api_key, settings.cors, settings.allowed_hosts) == ("secret", True, None)
+    assert "secret" not in repr(ServeOptions(network=NetworkOptions(api_key="secret")))
+
+
+@pytest.mark.contract("EXEC-014")
+def test_the_room_for_bodies() -> None:
+    settings = server_settings(NetworkOptions(max_request_mib=3), calls=34)
+    assert (settings.max_request_bytes, settings.body_room_bytes) == (3 << 20, 34 * (3 << 20))
+
+
+@pytest.mark.contract("D16", "OPT-015", "OPT-016", "OPT-018")
+def test_choices_between_kernels_are_accepted_and_said_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ninfer")
+    record_kernels(KernelOptions())
+    assert not caplog.records
+    for options, named in (
+        (KernelOptions(prefill_8bit_pv=True), "--prefill-8bit-pv"),
+        (KernelOptions(no_prefill_8bit_pv=True), "--no-prefill-8bit-pv"),
+        (KernelOptions(prefill_split_workspace_mib=0), "--prefill-split-workspace-mib"),
+    ):
+        caplog.clear()
+        record_kernels(options)
+        (record,) = caplog.records
+        assert record.getMessage().startswith(f"{named} changes nothing")
+    with pytest.raises(Failure, match="contradict"):
+        record_kernels(KernelOptions(prefill_8bit_pv=True, no_prefill_8bit_pv=True))
 
 
 def house_of(artifact: Path, tmp_path: Path, **model: Any) -> Any:

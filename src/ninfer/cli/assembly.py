@@ -109,6 +109,7 @@ class House:
                 max_pending_requests=capacity.max_pending_requests,
                 pending_timeout_s=capacity.pending_timeout_ms / 1000,
                 default_max_tokens=capacity.default_max_tokens,
+                tolerant_tool_calls=options.model.tolerant_tool_calls,
                 flags=ProtocolFlags(
                     usage_chunk_choice=options.network.usage_chunk_choice,
                     response_store_max_records=options.store.response_store_max_records,

@@ -33,6 +33,16 @@ def whole_number(kind: object, tokens: Sequence[Token]) -> int | str:
     return int(written)
 
 
+def header_key(kind: object, value: str | None) -> None:
+    """Refuse a key that no header could carry.
+
+    Raises:
+        ValueError: it is empty, or has characters that a header drops or cannot have.
+    """
+    if value is not None and not (value and value == value.strip() and value.isprintable()):
+        raise ValueError("expected a key without white space around it")
+
+
 Whole = Annotated[int, Parameter(converter=whole_number)]
 """An integer, strictly."""
 
@@ -58,6 +68,11 @@ class NetworkOptions:
         tuple[str, ...],
         Parameter(negative=(), help="Serve only this protocol; may be repeated. Without it all are served."),
     ] = ()
+    api_key: Annotated[
+        str | None,
+        Parameter(help="Key that every request but GET /health has to carry. [default: none]", validator=header_key),
+    ] = attrs.field(default=None, repr=False)
+    cors: Annotated[Switch, Parameter(help="Let web pages of every site read the answers.")] = False
     usage_chunk_choice: Annotated[
         Switch, Parameter(help="Give the streamed usage chunk one zero-delta choice instead of none.")
     ] = False
@@ -96,6 +111,9 @@ class ModelOptions:
     no_thinking: Annotated[Switch, Parameter(help="Switch thinking off where a request does not say.")] = False
     preserve_thinking: Annotated[
         Switch, Parameter(help="Keep reasoning of earlier turns in the prompt where a request does not say.")
+    ] = False
+    tolerant_tool_calls: Annotated[
+        Switch, Parameter(help="Recover calls from markup that is damaged, cut, or left inside thinking.")
     ] = False
 
 
@@ -196,6 +214,22 @@ class SamplerOptions:
 
 
 @attrs.frozen(kw_only=True)
+class KernelOptions:
+    """Choices between kernels of prompt attention. Each KV format has one in this build: these change nothing (D16)."""
+
+    prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build: one kernel a KV format.")] = False
+    no_prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build.")] = False
+    prefill_split_workspace_mib: Annotated[
+        Whole, Parameter(help="Changes nothing in this build; 0 to 16384.", validator=Number(gte=0, lte=16384))
+    ] = 256
+
+    def given(self) -> tuple[str, ...]:
+        """The options that were given another value than their default, as they are written."""
+        fields = [field for field in attrs.fields(type(self)) if getattr(self, field.name) != field.default]
+        return tuple(f"--{field.name.replace('_', '-')}" for field in fields)
+
+
+@attrs.frozen(kw_only=True)
 class LogOptions:
     """What is written to stderr, and what is looked at while serving."""
 
@@ -218,4 +252,5 @@ class ServeOptions:
     capacity: Annotated[CapacityOptions, FLAT] = attrs.field(factory=CapacityOptions)
     store: Annotated[StoreOptions, FLAT] = attrs.field(factory=StoreOptions)
     sampler: Annotated[SamplerOptions, FLAT] = attrs.field(factory=SamplerOptions)
+    kernels: Annotated[KernelOptions, FLAT] = attrs.field(factory=KernelOptions)
     logs: Annotated[LogOptions, FLAT] = attrs.field(factory=LogOptions)

@@ -70,7 +70,7 @@ async def _run(house: House, listener: socket.socket, options: ServeOptions) -> 
         if not start.scope.cancelled_caught:
             nursery.start_soon(_stop_with_device, engine, stop)
             service = house.service(engine, options)
-            settings = server_settings(options.network)
+            settings = server_settings(options.network, calls=service.capacity.places + service.count_capacity.places)
             app = create_app(
                 service,
                 load_protocols(service, names=options.network.protocols or None),
@@ -103,13 +103,19 @@ class Start:
         self.stop.ask()
 
 
-def server_settings(network: NetworkOptions) -> ServerSettings:
-    """The HTTP side's limits. On loopback the Host header is checked, since no key keeps web pages out (D43)."""
+def server_settings(network: NetworkOptions, *, calls: int) -> ServerSettings:
+    """The HTTP side's limits, for at most `calls` generations and counts at once.
+
+    On loopback without a key the Host header is checked: nothing else keeps web pages out (D43).
+    """
     names = LOOPBACK_NAMES | {network.host.lower()} | {host_name(name) for name in network.allowed_hosts}
     on_loopback = network.host.lower() in LOOPBACK_NAMES or network.host.startswith("127.")
     return ServerSettings(
         max_request_bytes=network.max_request_mib << 20,
-        allowed_hosts=names if on_loopback else None,
+        body_room_bytes=calls * (network.max_request_mib << 20),
+        allowed_hosts=names if on_loopback and network.api_key is None else None,
+        api_key=network.api_key,
+        cors=network.cors,
     )
 
 

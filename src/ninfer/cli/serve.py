@@ -18,7 +18,7 @@ from rich.console import Console
 from ninfer.cli.convert import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
 from ninfer.cli.logs import log_to_stderr
-from ninfer.cli.options import FLAT, ServeOptions
+from ninfer.cli.options import FLAT, KernelOptions, ServeOptions
 from ninfer.cli.unbuilt import UnbuiltOptions
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ def serve(
     """Serve a model over HTTP until SIGTERM or Ctrl+C."""
     unbuilt.refuse()
     log_to_stderr(options.logs.log_level)
+    record_kernels(options.kernels)
     network = options.network
     path = artifact or embedded_artifact()
 
@@ -66,6 +67,18 @@ def serve(
         os._exit(end.status)
     if end.status:
         sys.exit(end.status)
+
+
+def record_kernels(kernels: KernelOptions) -> None:
+    """Say of each choice between kernels that there is none (D16).
+
+    Raises:
+        Failure: two options contradict each other.
+    """
+    if kernels.prefill_8bit_pv and kernels.no_prefill_8bit_pv:
+        raise Failure("--prefill-8bit-pv and --no-prefill-8bit-pv contradict each other")
+    for option in kernels.given():
+        log.info("%s changes nothing: prompt attention has one kernel for each KV format in this build", option)
 
 
 def embedded_artifact() -> Path:

@@ -28,13 +28,8 @@ _LATER = Parameter(help="Not in this build.")
 class UnbuiltOptions:
     """Options to come. The default asks for nothing; other values that ask for nothing stand in `_NEUTRAL_VALUES`."""
 
-    api_key: Annotated[str | None, _LATER] = None
-    cors: Annotated[Switch, _LATER] = False
     use_original_int8_prefill_kernel: Annotated[Switch, _LATER] = False
     use_original_nvfp4_prefill_kernel: Annotated[Switch, _LATER] = False
-    prefill_8bit_pv: Annotated[Switch, _LATER] = False
-    no_prefill_8bit_pv: Annotated[Switch, _LATER] = False
-    prefill_split_workspace_mib: Annotated[Whole, _range(0, 16384)] = 256
     log_stats_interval_ms: Annotated[Whole, _range(0)] = 5000
     log_stats_panel: Annotated[OnOff, _LATER] = "on"
     log_colours: Annotated[OnOff, _LATER] = "off"
@@ -67,7 +62,6 @@ class UnbuiltOptions:
     cache_tap_min_gap: Annotated[Whole | None, _range(0)] = None
     prefix_cache_file: Annotated[Path | None, _LATER] = None
     device_state_slots: Annotated[Whole | None, _range(0)] = None
-    tolerant_tool_calls: Annotated[Switch, _LATER] = False
 
     def refuse(self) -> None:
         """End the start if a value asks for a part that is not here.
