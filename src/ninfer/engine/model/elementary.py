@@ -13,7 +13,7 @@ from ninfer.engine.model.reduce import rounded
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # the high part times any exponent is exact
-_LEAST, _MOST = -87.3, 88.3  # beyond these the result is 0, or stays where it is
+_LEAST, _MOST = -87.3, 87.3  # beyond these the result is 0, or stays where it is
 _EXP_TERMS = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 _ATANH_TERMS = tuple(1.0 / odd for odd in (17, 15, 13, 11, 9, 7, 5, 3))
 
@@ -27,13 +27,14 @@ def _horner(x: jax.Array, terms: tuple[float, ...]) -> jax.Array:
 
 @jax.custom_jvp
 def exp(x: jax.Array) -> jax.Array:
-    """e ** x for float32 x: 0 below -87.3, not above e ** 88.3, NaN for NaN."""
+    """e ** x for float32 x: 0 below -87.3, not above e ** 87.3, NaN for NaN."""
     bound = jnp.clip(rounded(x), _LEAST, _MOST)
     power = jnp.floor(rounded(bound * _LOG2_E) + 0.5)
     rest = bound - power * _LN2_HIGH - rounded(power * _LN2_LOW)
     near_one = rounded(_horner(rest, _EXP_TERMS) * rounded(rest * rest)) + rest + 1.0
-    scale = lax.bitcast_convert_type((power.astype(jnp.int32) + 127) << 23, jnp.float32)
-    return jnp.where(x < _LEAST, 0.0, rounded(near_one * scale))
+    inverse = lax.bitcast_convert_type((127 - power.astype(jnp.int32)) << 23, jnp.float32)
+    # A division because XLA does not compute divisions again for each user of a broadcast result; it is exact here.
+    return near_one / jnp.where(x < _LEAST, jnp.inf, inverse)
 
 
 @exp.defjvp
