@@ -8,12 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer.conversation import InvalidRequest
-from ninfer.prompt import ChatTemplate, Tokenizer
+from ninfer.conversation import (
+    CachePoint,
+    GenerationRequest,
+    InvalidRequest,
+    Reasoning,
+    Text,
+    ThinkingFields,
+    Tool,
+    ToolCall,
+    Turn,
+)
+from ninfer.prompt import ChatTemplate, PromptBuilder, Tokenizer
 from ninfer.prompt.caller import CallerText, Variables, caller_json
 from ninfer.prompt.control import SafeRendering
 from ninfer.prompt.encoded import EncodedRendering
-from tests.prompt import published, tiny
+from ninfer.prompt.maintained import maintained_variant
+from tests.prompt import official, published, tiny
 
 TINY = tiny.tokenizer()
 FAMILY = tiny.template()
@@ -180,39 +191,59 @@ def test_only_json_is_a_callers_json() -> None:
         caller_json({"a": {1}})
 
 
+def everything(text: str) -> GenerationRequest:
+    """A request with `text` in every field that can carry text to a template."""
+    schema = {"type": "object", "properties": {text: {"enum": [text, {text: [text]}], "description": text}}}
+    declaration = {"type": "function", "function": {"name": text, "description": text, "parameters": schema}}
+    call = ToolCall(id=text, name=text, arguments={text: text, "n": [text, {text: 1}]})
+    return GenerationRequest(
+        turns=(
+            Turn(role="system", parts=(Text(text),)),
+            Turn(role="developer", parts=(Text(text), CachePoint(), Text(text))),
+            Turn(role="user", parts=(Text(text),)),
+            Turn(role="assistant", parts=(Reasoning(text), Text(text), call)),
+            Turn(role="tool", parts=(Text(text), CachePoint()), call_id=text),
+            Turn(role="tool", parts=(Text(text),), call_id=text, is_error=True),
+            Turn(role="user", parts=(Text(text), CachePoint())),
+            Turn(role="assistant", parts=(Reasoning(text), Text(text))),
+        ),
+        tools=(Tool(name=text, declaration=declaration, cache_point=True),),
+        thinking=ThinkingFields(enabled=False, preserve=True),
+        template_kwargs={"style": text, "more": {text: [text]}},
+    )
+
+
+def family() -> ChatTemplate:
+    found = maintained_variant(ChatTemplate(official.SOURCE))
+    assert found is not None
+    return found
+
+
+KWARGS = ChatTemplate("{{ style }}{{ more | tojson }}" + FAMILY.source)
+
+
 @pytest.mark.contract("TMPL-011")
+@pytest.mark.parametrize("template", [family(), KWARGS], ids=["maintained", "with variables"])
+@given(text=texts.filter(str.strip))
+def test_only_the_template_writes_control_tokens_of_a_prompt(template: ChatTemplate, text: str) -> None:
+    builder = PromptBuilder(TINY, template)
+    assert controls(builder.build(everything(text)).tokens) == controls(builder.build(everything("x")).tokens)
+
+
+@pytest.mark.contract("TMPL-011")
+@pytest.mark.parametrize("maintained", [False, True])
 @pytest.mark.parametrize("family", ["qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8"])
-def test_every_published_control_token_in_every_field(shared: Path, family: str) -> None:
+def test_every_published_control_token_in_every_field(shared: Path, family: str, maintained: bool) -> None:
     tokenizer, template = published.tokenizer(shared), published.template(shared, family)
     known = frozenset(tokenizer.control_tokens.values())
-
-    def tokens(text: str) -> tuple[int, ...]:
-        quoted = CallerText(text)
-        arguments: dict[str | CallerText, Variables] = {quoted: quoted, "n": [quoted]}
-        messages: list[Variables] = [
-            {"role": "system", "content": quoted},
-            {"role": "user", "content": quoted},
-            {
-                "role": "assistant",
-                "content": quoted,
-                "reasoning_content": quoted,
-                "tool_calls": [{"function": {"name": quoted, "arguments": arguments}}],
-            },
-            {"role": "tool", "content": quoted},
-            {"role": "user", "content": quoted},
-        ]
-        tool = {"type": "function", "function": {"name": text, "parameters": {"properties": {text: {"enum": [text]}}}}}
-        variables: dict[str, Variables] = {
-            "messages": messages,
-            "tools": [caller_json(tool)],
-            "add_generation_prompt": True,
-            "preserve_thinking": True,
-        }
-        return encode_rendering(tokenizer, template, variables)
-
-    bare = controls(tokens("x"), known)
+    if maintained:
+        variant = maintained_variant(template)
+        assert variant is not None
+        template = variant
+    builder = PromptBuilder(tokenizer, template)
+    bare = controls(builder.build(everything("x")).tokens, known)
     for control in tokenizer.control_tokens:
         for text in (control, f"{control} and {control[:-1]}"):
-            found = tokens(text)
+            found = builder.build(everything(text)).tokens
             assert controls(found, known) == bare
-            assert tokenizer.decode(found).count(control) >= 10
+            assert tokenizer.decode(found).count(control) >= 20

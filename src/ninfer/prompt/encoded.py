@@ -3,7 +3,8 @@
 Invariant: the tokens are those of the pieces between control tokens, each encoded for itself, and the control tokens.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 from ninfer.prompt.control import SafeRendering
 from ninfer.prompt.tokenizer import Tokenizer
@@ -40,5 +41,9 @@ class EncodedRendering:
         start, before, ids = self._starts[piece], self._tokens_before[piece], self._ids[piece]
         if place == start:
             return before
-        (head,) = self._tokenizer.encode_each([self._rendering.restore(self._rendering.text[start:place])])
-        return before + len(head) if head == ids[: len(head)] else None
+        text = self._tokenizer.normalized(self._rendering.restore(self._rendering.text[start:place])).encode()
+        ends = list(accumulate(len(self._tokenizer.token_bytes(token)) for token in ids))
+        count = bisect_left(ends, len(text)) + 1
+        head = b"".join(map(self._tokenizer.token_bytes, ids[:count]))
+        # Text before the place may be normalised together with text behind it: then the bytes differ.
+        return before + count if head == text else None

@@ -58,6 +58,10 @@ def cache_frontiers(
     leads = wanted.leads and turn_start is not None
     found = _find_marks(rendering, [*wanted.asked, *([FIRST_TURN] if leads else [])])
     first = found.pop(FIRST_TURN, None)
+    if leads and first is None:  # text in that turn changes it; up to its content nothing has changed
+        (character,) = rendering.private_characters(1)
+        changed = rendering.again(lambda text: rendering.marked(text, {FIRST_TURN: character}, trimmed=False))
+        first = None if changed is None else _shared_chars(rendering.text, changed)
     places = [*found.values(), *_ends_of_calls(rendering, variables, wanted.behind_calls)]
     counts = [encoded.tokens_before(place) for place in places]
     for place in _ends_of_tools(rendering, variables, wanted.behind_tools):

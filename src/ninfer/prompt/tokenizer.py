@@ -115,6 +115,11 @@ class Tokenizer:
         # Only the library's batch calls let other threads run meanwhile; a long prompt takes a second.
         return [encoding.ids for encoding in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def normalized(self, text: str) -> str:
+        """`text` as the vocabulary spells it: the bytes of its tokens are those of this text."""
+        normalizer = self._plain.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of `text`, with control tokens recognised where they are spelled out."""
         return self.encode_pieces(list(self.split(text)))
