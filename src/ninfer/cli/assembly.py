@@ -41,7 +41,7 @@ from ninfer.prompt import (
     maintained_variant,
 )
 from ninfer.reply import ReplyTokens
-from ninfer.service import ProtocolFlags, SamplerRules, Service, ServiceSettings, ThinkingRules
+from ninfer.service import ProtocolFlags, SamplerRules, ScriptedPreparer, Service, ServiceSettings, ThinkingRules
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class House:
         controls = self.tokenizer.control_tokens
         return Service(
             engine=engine,
-            preparer=self.builder,
+            preparer=ScriptedPreparer(self.builder) if options.model.engine == "scripted" else self.builder,
             reply_tokens=ReplyTokens(
                 token_bytes=self.tokenizer.token_bytes,
                 hidden=self.tokenizer.hidden_tokens,

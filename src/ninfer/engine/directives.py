@@ -11,7 +11,8 @@ Directives stand in the last user turn that has any, as `[[kind]]`, `[[kind:argu
     trunc                   stop at an output limit where the answer ends, instead of a stop token
     slow:MS, pace:MS        wait before the first token; wait between tokens
     err[:KIND]              fail before the first token: a failed check, or KIND oom, lost (the same, and the device's
-                            memory with it), device, crash
+                            memory with it), device, crash; err:STATUS is refused before it comes here, see
+                            `service.scripted`
     miderr, drop            fail after a few tokens
     ka, ping                nothing: keep-alives are sent by the server whenever a request is slow
 

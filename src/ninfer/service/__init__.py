@@ -2,6 +2,7 @@
 
 from ninfer.service.host import ProtocolFlags, ProtocolHost, ServiceHost
 from ninfer.service.sampling import SamplerRules
+from ninfer.service.scripted import ScriptedPreparer
 from ninfer.service.service import Service, ServiceSettings
 from ninfer.service.thinking import ThinkingRules
 
@@ -9,6 +10,7 @@ __all__ = [
     "ProtocolFlags",
     "ProtocolHost",
     "SamplerRules",
+    "ScriptedPreparer",
     "Service",
     "ServiceHost",
     "ServiceSettings",
