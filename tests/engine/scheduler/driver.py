@@ -3,6 +3,8 @@
 After every turn the books agree, nothing that was published is published again, the oldest admitted request has made
 progress within `MOST_TURNS_WITHOUT_A_UNIT`, nobody younger has taken a page that it lacked, a replay has begun with
 all the pages that it needs up to its first new unit, and nobody was passed by more than `lanes` younger requests.
+Whoever decodes and lacks no page is in every round, so that at most one chunk and one round lie between two tokens.
+What is told of pauses is told in order, and names the work that was done.
 """
 
 import attrs
@@ -20,9 +22,12 @@ from ninfer.engine.types import (
     Plan,
     Prompt,
     PromptProgress,
+    Rescheduled,
     StopReason,
     Tokens,
+    Transition,
     UnitFailed,
+    Work,
 )
 from tests.fakes.device import FakeDevice, InjectedFault
 from tests.fakes.engine import undisturbed
@@ -31,8 +36,22 @@ MOST_TURNS_WITHOUT_A_UNIT = 3
 """One turn in which those who give way drain, one in which they have, and the turn that runs the unit."""
 
 
+MOVES: dict[Transition | None, set[Transition]] = {
+    None: {Transition.PAUSE_STARTED},
+    Transition.PAUSE_STARTED: {Transition.PAUSED},
+    Transition.PAUSED: {Transition.RESTORED},
+    Transition.RESTORED: {Transition.REPLAY_COMPLETE, Transition.PAUSE_STARTED},
+    Transition.REPLAY_COMPLETE: {Transition.RECOVERY_COMPLETE, Transition.PAUSE_STARTED},
+    Transition.RECOVERY_COMPLETE: {Transition.PAUSE_STARTED},
+}
+"""What may follow each transition."""
+
+
 class MemoryLost(Exception):
     """The unit that has failed took the device's memory with it."""
+
+
+NO_WORK = Work(prefilled_tokens=0, generated_tokens=0, replayed_tokens=0)
 
 
 @attrs.define(eq=False)
@@ -54,6 +73,12 @@ class Expected:
     """Pages of its latest unit."""
     overtaken: bool = False
     """Somebody younger took pages in a turn in which this one, the oldest, did not run."""
+    dispatched: int = 0
+    """The position after its latest unit in this lane."""
+    move: Transition | None = None
+    """The latest one."""
+    pauses: int = 0
+    work: Work = NO_WORK
 
 
 def units(step: PrefillStep | DecodeStep) -> list[tuple[int, PrefillUnit | DecodeRow]]:
@@ -107,7 +132,9 @@ class Driver:
         self._hear(plan.notes)
         behind, self.in_flight = self.in_flight, []
         steps = [step for step in (plan.prefill, plan.decode) if step is not None]
-        self._check_order(oldest, {ticket: unit for step in steps for ticket, unit in units(step)})
+        ran = {ticket: unit for step in steps for ticket, unit in units(step)}
+        self._check_order(oldest, ran)
+        left_out = self._check_rounds(ran)
         try:
             for step in steps:
                 self._run(step)
@@ -116,6 +143,7 @@ class Driver:
         except MemoryLost:
             self.in_flight = []
             self._hear(self.scheduler.lose(float(self.turns)))
+        assert not any(ticket in self.live for ticket in left_out), f"{left_out} are left out of a round"
         self.scheduler.check()
         assert steps or behind or plan.notes or not self.live, "nothing happens and somebody waits"
 
@@ -162,6 +190,44 @@ class Driver:
             request.turns_without_a_unit += 1
             assert request.turns_without_a_unit <= MOST_TURNS_WITHOUT_A_UNIT, f"{oldest} starves"
 
+    def _check_rounds(self, ran: dict[int, PrefillUnit | DecodeRow]) -> list[int]:
+        """Who could decode and is not in the round, though it lacks no page: they must have ended, unheard so far.
+
+        Whoever lacks one has to wait for an older one, or nobody can have it.
+        """
+        older_waits = False
+        free_pages = self.scheduler.figures(compilations=0, recoveries=0).free_pages
+        left_out: list[int] = []
+        for ticket, request in self.live.items():
+            if ticket in ran:
+                request.dispatched = end_of(ran[ticket])
+                continue
+            in_lane = request.admitted and request.move not in (Transition.PAUSE_STARTED, Transition.PAUSED)
+            generated = request.dispatched - len(request.prompt.tokens)
+            if in_lane and generated >= 0 and generated + 1 < self._limit(request):
+                lacks_page = pages_for(request.dispatched + 1) > request.pages
+                if not (lacks_page and (older_waits or not free_pages)):
+                    left_out.append(ticket)
+            older_waits |= request.admitted
+        return left_out
+
+    def _limit(self, request: Expected) -> int:
+        return min(request.plan.max_new_tokens, self.limits.max_context_tokens - len(request.prompt.tokens))
+
+    def _check_move(self, request: Expected, event: Rescheduled) -> None:
+        assert event.transition in MOVES[request.move], f"{event.transition} after {request.move}"
+        request.pauses += event.transition is Transition.PAUSE_STARTED
+        assert event.pause == request.pauses
+        for own, before, everybody in zip(
+            attrs.astuple(event.own), attrs.astuple(request.work), attrs.astuple(event.everybody), strict=True
+        ):
+            assert before <= own <= everybody
+        assert event.own.generated_tokens == len(request.tokens)
+        assert event.own.prefilled_tokens == request.progress
+        request.move, request.work = event.transition, event.own
+        if event.transition is Transition.PAUSED:
+            request.dispatched = 0
+
     def _check_replay(self, request: Expected, unit: PrefillUnit) -> None:
         prompt_tokens = len(request.prompt.tokens)
         if request.frontier >= prompt_tokens:
@@ -203,6 +269,8 @@ class Driver:
                 case Tokens(tokens=tokens):
                     assert request.progress == len(request.prompt.tokens)
                     request.tokens += tokens
+                case Rescheduled():
+                    self._check_move(request, event)
                 case Finished() | Failed():
                     request.outcome = event
                     del self.live[ticket]

@@ -28,8 +28,8 @@ class Lanes:
         self.paused: list[Job] = []
         self.pauses = 0
         self.restores = 0
-        self.moves: list[tuple[Job, Transition]] = []
-        """What has happened since the scheduler last told about it."""
+        self.moves: list[tuple[Job, Transition, int]] = []
+        """What has happened since the scheduler last told about it, and in which pause of the job."""
 
     @property
     def unpromised_pages(self) -> int:
@@ -56,7 +56,11 @@ class Lanes:
         self.paused.remove(job)
         self.enter(job, pages=pages)
         self.restores += 1
-        self.moves.append((job, Transition.RESTORED))
+        self.note(job, Transition.RESTORED)
+
+    def note(self, job: Job, transition: Transition) -> None:
+        """Remember what has happened to a job, for the scheduler to tell."""
+        self.moves.append((job, transition, job.pauses))
 
     def grow(self, job: Job, pages: int) -> None:
         """Append free pages to the job's table."""
@@ -87,7 +91,7 @@ class Lanes:
         """Let `job` give its lane up as soon as it can."""
         job.leaving = Leaving.PAUSED
         job.pauses += 1
-        self.moves.append((job, Transition.PAUSE_STARTED))
+        self.note(job, Transition.PAUSE_STARTED)
 
     def vacate(self, job: Job) -> bool:
         """Take lane and memory from a job that leaves, once nothing in flight uses them. True if it has ended now."""
@@ -100,7 +104,7 @@ class Lanes:
             return True
         job.rewind()
         bisect.insort(self.paused, job, key=_age)
-        self.moves.append((job, Transition.PAUSED))
+        self.note(job, Transition.PAUSED)
         return False
 
     def check(self) -> None:

@@ -349,15 +349,17 @@ class Scheduler:
         """Positions from `start` to before `end` are committed."""
         self._lanes.pages.commit(job.ticket, end // PAGE_TOKENS)
         job.frontier = end
+        if job.leaving is not None:
+            return  # put out again: this cycle has been told as broken off
         if start >= job.rebuild_to and job.phase is not Phase.STEADY:
             job.phase = Phase.STEADY
-            self._lanes.moves.append((job, Transition.RECOVERY_COMPLETE))
+            self._lanes.note(job, Transition.RECOVERY_COMPLETE)
         self._rebuild(job)
 
     def _rebuild(self, job: Job) -> None:
         if job.phase is Phase.REPLAYING and job.frontier >= job.rebuild_to:
             job.phase = Phase.REBUILT
-            self._lanes.moves.append((job, Transition.REPLAY_COMPLETE))
+            self._lanes.note(job, Transition.REPLAY_COMPLETE)
 
     def _count_replayed(self, job: Job, tokens: int) -> None:
         job.replayed_tokens += tokens
@@ -393,9 +395,9 @@ class Scheduler:
                 notes.append((job.ticket, job.outcome))
 
     def _tell_moves(self, notes: list[Note], now_s: float) -> None:
-        for job, transition in self._lanes.moves:
+        for job, transition, pause in self._lanes.moves:
             event = Rescheduled(
-                transition=transition, pause=job.pauses, own=job.work, everybody=self._counters.work, at_s=now_s
+                transition=transition, pause=pause, own=job.work, everybody=self._counters.work, at_s=now_s
             )
             notes.append((job.ticket, event))
         self._lanes.moves.clear()
