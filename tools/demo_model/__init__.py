@@ -1,0 +1,1 @@
+"""Everything that makes the embedded demonstration model: data, tokenizer, training, evaluation, export."""

@@ -1,0 +1,331 @@
+"""Small talk, what the model is, everyday facts, definitions, stories, and conversations of several turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.demo_model.generate import extract, reason
+from tools.demo_model.generate.calls import maybe_system, style
+from tools.demo_model.generate.extract import done
+from tools.demo_model.generate.stories import ANIMALS, LESSONS, THINGS, story
+from tools.demo_model.generate.toolkit import make_tool
+from tools.demo_model.render import Example, assistant, user
+from tools.demo_model.words import Words
+
+ME = "I am the NInfer demonstration model, a very small language model."
+SMALL_TALK = (
+    ("Hello!|Hi|Hey|Hello|Hi there!|Good morning|Good evening!|Hello there", "Hello! How can I help you?"),
+    (
+        "How are you?|How are you doing?|How is it going?|How do you feel today?",
+        "I am fine, thank you. What can I do for you?",
+    ),
+    (
+        "Who are you?|What are you?|What is your name?|Tell me about yourself.|Introduce yourself."
+        "|Which model are you?|Who am I talking to?",
+        ME + " I show what this server can do.",
+    ),
+    (
+        "What can you do?|How can you help me?|What are you good at?|Help|What should I ask you?",
+        "I can call tools, look up facts in your text, write JSON, do small sums, sort lists and tell short stories.",
+    ),
+    ("Thanks!|Thank you.|Thank you very much!|Thanks a lot|Cheers", "You are welcome."),
+    ("Bye|Goodbye!|See you later.|Good night|I have to go.", "Goodbye! Have a nice day."),
+    ("Are you human?|Are you a person?|Are you alive?", "No, I am a computer program: a very small language model."),
+    (
+        "Are you ChatGPT?|Are you GPT-4?|Are you Claude?|Are you Qwen?|Who made you?|Who trained you?",
+        ME + " I come with the NInfer server.",
+    ),
+    (
+        "How big are you?|How many parameters do you have?|Are you a large model?",
+        "I am tiny: fewer than twenty million parameters.",
+    ),
+    (
+        "Tell me a joke.|Say something funny.|Do you know a joke?|Make me laugh",
+        "Why did the computer go to bed early? It had too many bytes for dinner.",
+    ),
+    ("Test|test|This is a test.|Testing, testing|Are you there?|Ping|ping", "Yes, I am here. It works."),
+    (
+        "What is NInfer?|Tell me about NInfer.|What does NInfer do?",
+        "NInfer is a server that runs a language model on one machine and answers over HTTP.",
+    ),
+    (
+        "Can you write code?|Write a program for me.|Can you program?",
+        "I am too small for that. I can call tools, copy text, write JSON and do small sums.",
+    ),
+    (
+        "What is the meaning of life?|Why are we here?",
+        "That is a big question for a small model. Many people say: be kind.",
+    ),
+    (
+        "I am sad.|I feel bad today.|I had a bad day.",
+        "I am sorry to hear that. I hope that tomorrow is better. Shall I tell you a story?",
+    ),
+    ("I am happy!|I had a great day.|Today was wonderful.", "That is good to hear!"),
+    ("What is your favorite color?|Which color do you like?", "I have no eyes, but blue is a nice word."),
+    (
+        "Do you like music?|Do you have friends?|Do you sleep?|Can you feel?",
+        "I am only a program, so I do not feel anything. But it is nice to talk.",
+    ),
+    ("Sorry|I am sorry.|My mistake", "No problem."),
+    ("Yes|No|OK|Okay|Fine|Good", "All right. What shall we do next?"),
+)
+SIMPLE_FACTS = (
+    ("What color is the sky?", "The sky is blue."),
+    ("What color is grass?", "Grass is green."),
+    ("How many legs does a spider have?", "A spider has eight legs."),
+    ("How many legs does a dog have?", "A dog has four legs."),
+    ("How many days are in a week?", "A week has seven days."),
+    ("How many months are in a year?", "A year has twelve months."),
+    ("How many hours are in a day?", "A day has 24 hours."),
+    ("How many minutes are in an hour?", "An hour has 60 minutes."),
+    ("What do bees make?", "Bees make honey."),
+    ("What do cows give us?", "Cows give us milk."),
+    ("Where do fish live?", "Fish live in water."),
+    ("What is ice?", "Ice is frozen water."),
+    ("What is H2O?", "H2O is water."),
+    ("Which planet do we live on?", "We live on the Earth."),
+    ("What is the largest planet?", "The largest planet of the solar system is Jupiter."),
+    ("Which planet is closest to the sun?", "Mercury is closest to the sun."),
+    ("What is the opposite of hot?", "The opposite of hot is cold."),
+    ("What is the opposite of big?", "The opposite of big is small."),
+    ("What is the opposite of day?", "The opposite of day is night."),
+    ("What is the opposite of fast?", "The opposite of fast is slow."),
+    ("At what temperature does water boil?", "At sea level water boils at 100 degrees Celsius."),
+    ("At what temperature does water freeze?", "Water freezes at 0 degrees Celsius."),
+    ("How many continents are there?", "There are seven continents."),
+    ("What is the largest ocean?", "The Pacific Ocean is the largest ocean."),
+    ("Who wrote Hamlet?", "William Shakespeare wrote Hamlet."),
+    ("What is the speed of light?", "Light travels at about 300,000 kilometers per second."),
+    ("What do plants need to grow?", "Plants need light, water and air."),
+    ("What is the tallest mountain?", "Mount Everest is the tallest mountain."),
+    ("What is the longest river?", "The Nile is often called the longest river."),
+    ("What is the fastest animal on land?", "The cheetah is the fastest animal on land."),
+    ("What is bread made of?", "Bread is made of flour, water, salt and yeast."),
+)
+CONTINENTS = {
+    "AF": "Africa",
+    "AS": "Asia",
+    "EU": "Europe",
+    "NA": "North America",
+    "SA": "South America",
+    "OC": "Oceania",
+}
+UNKNOWN = "I do not know that. I am a very small model."
+
+
+def small_talk(words: Words) -> Example:
+    """One line of small talk."""
+    asks, answer = words.rng.choice(SMALL_TALK)
+    return done(words, "talk", words.rng.choice(asks.split("|")), answer, "This is small talk.")
+
+
+def fact(words: Words) -> Example:
+    """Capitals, continents, elements, simple facts."""
+    rng = words.rng
+    roll = rng.random()
+    if roll < 0.4:
+        ask, answer = rng.choice(SIMPLE_FACTS)
+    elif roll < 0.75:
+        country, capital, continent, currency = words.record("capitals")
+        ask, answer = rng.choice(
+            (
+                (
+                    rng.choice(
+                        (
+                            "What is the capital of {}?",
+                            "capital of {}?",
+                            "Tell me the capital of {}.",
+                            "Which city is the capital of {}?",
+                            "What's the capital of {}",
+                        )
+                    ).format(country),
+                    f"The capital of {country} is {capital}.",
+                ),
+                (f"Where is {country}?", f"{country} is in {CONTINENTS.get(continent, continent)}."),
+                (f"Which country has the capital {capital}?", f"{capital} is the capital of {country}."),
+                (f"What money do people use in {country}?", f"The currency of {country} is the {currency}."),
+            )
+        )
+    elif roll < 0.88:
+        name, symbol, at = words.record("elements")
+        ask, answer = rng.choice(
+            (
+                (f"What is the symbol of {name}?", f"The symbol of {name} is {symbol}."),
+                (f"Which element has the symbol {symbol}?", f"{symbol} is {name}."),
+                (f"What is the atomic number of {name}?", f"The atomic number of {name} is {at}."),
+            )
+        )
+    else:
+        subject = rng.choice(
+            (words.person(), words.invented().capitalize(), f"the {words.noun()} of {words.invented().capitalize()}")
+        )
+        ask, answer = (
+            rng.choice(
+                (
+                    "Who is {}?",
+                    "What happened to {}?",
+                    "When did {} begin?",
+                    "How much does {} cost?",
+                    "Why is {} famous?",
+                )
+            ).format(subject),
+            UNKNOWN,
+        )
+    return done(words, "fact", ask, answer, "This is a question about a fact.")
+
+
+def definition(words: Words) -> Example:
+    """What a common word means (WordNet)."""
+    word, part, gloss = words.record("definitions")
+    ask = words.rng.choice(
+        (
+            "What does {w} mean?",
+            "Define {w}.",
+            "What is the meaning of {w}?",
+            'What does "{w}" mean?',
+            "Explain the word {w}.",
+            "definition of {w}",
+        )
+    ).format(w=word)
+    return done(words, "definition", ask, f"{word} ({part}): {gloss}.", "The user asks what a word means.")
+
+
+def tell_story(words: Words) -> Example:
+    """A short story, with whatever the user wants in it."""
+    rng = words.rng
+    length = rng.choice((0, 1, 2, 2))
+    size = ("very short ", "short ", "")[length]
+    roll = rng.random()
+    if roll < 0.3:
+        ask, text = f"Tell me a {size}story.", story(words, length=length)
+    elif roll < 0.5:
+        hero = words.draw("first_names")
+        ask, text = f"Write a {size}story about {hero}.", story(words, hero=hero, length=length)
+    elif roll < 0.8:
+        kind, hero = (
+            rng.choice(ANIMALS),
+            words.draw("first_names") if rng.random() < 0.7 else words.invented(2).capitalize(),
+        )
+        ask, text = (
+            rng.choice(
+                (
+                    "Write a {s}story about a {k} named {h}.",
+                    "Tell me a {s}story about a {k} called {h}.",
+                    "Can you tell a {s}story about {h} the {k}?",
+                )
+            ).format(s=size, k=kind, h=hero),
+            story(words, hero=hero, kind=kind, length=length),
+        )
+    else:
+        thing = rng.choice(THINGS) if rng.random() < 0.6 else f"{words.draw('adjectives')} {words.draw('nouns')}"
+        ask, text = (
+            rng.choice(
+                ("Write a {s}story with a {t} in it.", "Tell a {s}story about a {t}.", "I want a {s}story with a {t}.")
+            ).format(s=size, t=thing),
+            story(words, thing=thing, length=length),
+        )
+    if rng.random() < 0.1:
+        ask = ask[:-1] + f" for a child, about {rng.choice(LESSONS)}."
+    return done(words, "story", ask, text, "The user wants a story.")
+
+
+def use_word(words: Words) -> Example:
+    """A sentence with a word in it (WordNet examples)."""
+    text = words.record("sentences")
+    parts = [part.strip(",.'!?-").lower() for part in text.split()]
+    word = max(parts, key=len)
+    ask = words.rng.choice(
+        ("Use the word {w} in a sentence.", "Write a sentence with {w}.", "Give me a sentence that contains {w}.")
+    ).format(w=word)
+    return done(words, "sentence", ask, text, "")
+
+
+def remember(words: Words) -> Example:
+    """The user tells something, talks of other things, asks for it again."""
+    rng = words.rng
+    thinks = rng.random() < 0.4
+    person, thing, code = words.person(), words.noun(), rng.choice((words.invented, words.city, words.noun))()
+    told = rng.choice(
+        (
+            (f"My name is {person}.", f"Nice to meet you, {person}.", "What is my name?", f"Your name is {person}."),
+            (
+                f"Remember that the {thing} is {code}.",
+                f"I will remember: the {thing} is {code}.",
+                f"What is the {thing}?",
+                f"The {thing} is {code}.",
+            ),
+            (f"I live in {code}.", f"{code} sounds nice.", "Where do I live?", f"You live in {code}."),
+            (
+                f"I have a {rng.choice(ANIMALS)} called {code}.",
+                f"{code} is a nice name.",
+                "What is my animal called?",
+                f"It is called {code}.",
+            ),
+            (
+                f"My favorite {thing} is {code}.",
+                f"Good choice: {code}.",
+                f"What is my favorite {thing}?",
+                f"Your favorite {thing} is {code}.",
+            ),
+        )
+    )
+    messages: list[dict[str, Any]] = [
+        *maybe_system(words, 0.15),
+        user(told[0]),
+        assistant(told[1], "The user tells me something." if thinks else ""),
+    ]
+    for _ in range(rng.randint(0, 2)):
+        asks, answer = rng.choice(SMALL_TALK)
+        messages += [user(rng.choice(asks.split("|"))), assistant(answer, "This is small talk." if thinks else "")]
+    messages += [user(told[2]), assistant(told[3], "The user said it above." if thinks else "")]
+    return Example(
+        task="remember",
+        messages=messages,
+        thinking=thinks,
+        preserve=rng.random() < 0.7,
+        check={"kind": "exact", "answer": told[3]},
+    )
+
+
+SINGLES = (
+    small_talk,
+    fact,
+    definition,
+    reason.arithmetic,
+    reason.compare,
+    reason.sort,
+    reason.date,
+    extract.lookup,
+    extract.edit,
+    extract.copy,
+    extract.as_json,
+)
+
+
+def several(words: Words) -> Example:
+    """Two to four single-turn tasks one after another in one conversation."""
+    rng = words.rng
+    mode = style(words)
+    messages: list[dict[str, Any]] = maybe_system(words, 0.2)
+    for _ in range(rng.randint(2, 4)):
+        turn = rng.choice(SINGLES)(words)
+        while turn.thinking != mode["thinking"]:
+            turn = rng.choice(SINGLES)(words)
+        messages += turn.messages[-2:]
+    return Example(task="several", messages=messages, preserve=rng.random() < 0.75, **mode)
+
+
+def unneeded_tools(words: Words) -> Example:
+    """Tools are there, but the question needs none."""
+    turn = words.rng.choice(
+        (small_talk, fact, reason.arithmetic, extract.lookup, definition, reason.sort, extract.copy)
+    )(words)
+    tools = [make_tool(words, most=2).declaration() for _ in range(words.rng.randint(1, 4))]
+    return Example(
+        task="unneeded",
+        messages=turn.messages,
+        tools=tools,
+        thinking=turn.thinking,
+        effort=turn.effort,
+        check={"kind": "no_call"},
+    )

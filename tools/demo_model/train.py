@@ -1,0 +1,150 @@
+"""The training loop: packed rows in, parameters out, paced by the clock.
+
+`python -m tools.demo_model.train --seconds 500 --out DIR` trains new or given parameters. The rate warms up, stays, and
+falls to nothing at the end of --plan seconds of all runs together, so a plan may be cut into several calls:
+--done says how much of it earlier calls have used. Knows nothing of how the result is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tools.demo_model.data import Source, blocks
+
+HERE = Path(__file__).parent
+
+
+def rate(progress: float, step: int, peak: float, hold: float) -> float:
+    """Warm-up over 200 steps, then flat until `hold` of the plan, then linear to 1 %."""
+    warm = min(1.0, (step + 1) / 200)
+    fall = max(0.01, (1.0 - progress) / (1.0 - hold)) if progress > hold else 1.0
+    return peak * warm * min(1.0, fall)
+
+
+def make_step(config: Any, draft_rows: int, dtype: Any) -> tuple[Callable[..., Any], Any]:
+    """The compiled step (params, state, tokens, flags, rate) -> (params, state, metrics), and the optimizer."""
+    import functools
+
+    import jax
+    import optax
+
+    from tools.demo_model.objective import objective
+    from tools.demo_model.optimizer import build
+
+    optimizer = build()
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params: Any, state: Any, tokens: Any, flags: Any, scale: Any) -> tuple[Any, Any, Any]:
+        grads, metrics = jax.grad(objective, has_aux=True)(params, tokens, flags, config, draft_rows, dtype)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, jax.tree.map(lambda u: u * scale, updates)), state, metrics
+
+    return step, optimizer
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train for args.seconds."""
+    began = time.perf_counter()
+    source = Source(words=args.words, tokenizer=args.tokenizer, seed=args.seed, rows=args.rows, length=args.length)
+    stream = blocks(source, args.processes, first=args.first_block)
+    next(stream)  # the processes start while JAX does
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from tools.demo_model import checkpoint, geometry, model
+
+    config = geometry.tiny() if args.tiny else geometry.full()
+    params = model.fresh(config, args.seed)
+    print("parameters:", sum(leaf.size for leaf in jax.tree.leaves(params)), jax.devices(), flush=True)
+    step, optimizer = make_step(config, args.rows // 8 or 1, jnp.float32 if args.tiny else jnp.bfloat16)
+    if args.resume and args.resume.is_file():
+        params, state, at = checkpoint.load_state(args.resume)
+        at = int(at)  # an array would not print
+    else:
+        if args.start:
+            params = checkpoint.load_small(params, args.start, args.name)
+        state, at = optimizer.init(params), 0
+    params, state = jax.device_put((params, state))
+    log = (args.out / f"{args.name}.log.jsonl") if args.out else None
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    metrics, first, shown = None, at, time.perf_counter()
+    print(f"set up in {shown - began:.1f} s", flush=True)
+    waited, started = 0.0, None
+    while True:
+        now = time.perf_counter()
+        spent = now - (started or now)
+        if now - began > args.seconds or at - first >= args.steps:
+            break
+        progress = min(1.0, (args.done + spent) / args.plan)
+        if args.steps < 10**9:
+            progress = (at - first) / args.steps
+        block = next(stream)
+        waited += time.perf_counter() - now
+        scale = rate(progress, at if not args.start else at + 100, args.peak, args.hold)
+        params, state, metrics = step(params, state, block.tokens, block.flags, np.float32(scale))
+        at += 1
+        if started is None:
+            metrics.block_until_ready()
+            started = time.perf_counter()
+            print(f"first step after {started - began:.1f} s", flush=True)
+        if at % args.every == 0:
+            values = [round(float(value), 4) for value in metrics]
+            now = time.perf_counter()
+            line = {
+                "step": at,
+                "rate": scale,
+                "ms": round((now - shown) / args.every * 1000, 1),
+                "waited_s": round(waited, 1),
+                "seconds": round(args.done + now - started, 1),
+                "values": values,
+            }
+            shown = now
+            print(json.dumps(line), flush=True)
+            if log:
+                with log.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+    print(f"done: {at} steps, {args.done + time.perf_counter() - (started or began):.1f} s of the plan", flush=True)
+    if args.out:
+        checkpoint.save_small(params, args.out, args.name)
+    if args.keep:
+        checkpoint.save_state(args.keep, (params, state, at))
+    stream.close()
+
+
+def main() -> None:
+    """Parse and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--words", type=Path, default=HERE / "work/words.json")
+    parser.add_argument("--tokenizer", type=Path, default=HERE / "work/hf/tokenizer.json")
+    parser.add_argument("--out", type=Path, help="folder for small checkpoints and the log")
+    parser.add_argument("--name", default="model")
+    parser.add_argument("--start", type=Path, help="folder with a small checkpoint to start from")
+    parser.add_argument("--resume", type=Path, help="full state of an earlier run on this machine")
+    parser.add_argument("--keep", type=Path, help="where to leave the full state")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="stop after so many seconds of this run, start included"
+    )
+    parser.add_argument("--steps", type=int, default=10**9, help="stop after so many steps; then the plan is in steps")
+    parser.add_argument("--plan", type=float, default=1e9, help="training seconds of all runs together")
+    parser.add_argument("--done", type=float, default=0.0, help="training seconds that earlier runs used")
+    parser.add_argument("--hold", type=float, default=0.55, help="share of the plan before the rate falls")
+    parser.add_argument("--peak", type=float, default=3e-3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first-block", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--processes", type=int, default=15)
+    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--tiny", action="store_true")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
