@@ -43,7 +43,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house() -> AsyncIterator[House]:
+async def open_house(*, tolerant_tool_calls: bool = False) -> AsyncIterator[House]:
     """Everything below the server, without waiting times."""
     words = tokenizer()
     prompts = CountingBuilder(PromptBuilder(words, template()))
@@ -56,7 +56,9 @@ async def open_house() -> AsyncIterator[House]:
                 stop_tokens=words.stop_tokens,
                 model=CARD,
                 sampler=SamplerRules(architecture="none"),
-                settings=ServiceSettings(pending_timeout_s=60.0, default_max_tokens=64),
+                settings=ServiceSettings(
+                    pending_timeout_s=60.0, default_max_tokens=64, tolerant_tool_calls=tolerant_tool_calls
+                ),
             ),
             prompts,
         )
