@@ -12,7 +12,9 @@ WORDS = (
     "min_p", "n", "tools", "tool_choice", "tool_calls", "tool_call_id",
     "function_call", "functions", "response_format", "json_schema", "logprobs", "logit_bias",
     "reasoning_effort", "reasoning_content", "enable_thinking", "chat_template_kwargs", "image_url", "metadata",
-    "store", "chat_template", "grammar",
+    "store", "chat_template", "grammar", "arguments", "parameters", "strict",
+    "custom", "input", "get_weather", "auto", "none", "required",
+    "prompt_cache_breakpoint", "explicit", "return_progress", "timings_per_token", "default", "low",
 )  # fmt: skip
 """Names and values that mean something on this route."""
 
@@ -26,6 +28,15 @@ def chat(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A body."""
     return {"model": MODEL, "messages": list(messages) or [user("Hello")], **fields}
 
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "How it is.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
+    },
+}
 
 BODIES: list[dict[str, Any]] = [
     chat(user("Tell me about tides, please. " * 3), max_tokens=9),
@@ -70,7 +81,7 @@ BODIES: list[dict[str, Any]] = [
         service_tier="auto",
         prompt_cache_key="k",
         tools=[],
-        tool_choice="none",
+        tool_choice="auto",
         logprobs=False,
         logit_bias={"5": 0},
         store=False,
@@ -83,5 +94,43 @@ BODIES: list[dict[str, Any]] = [
         enable_thinking=False,
         max_tokens=5,
         stream=True,
+    ),
+    chat(
+        user('[[call:get_weather {"city": "Rome", "days": 3}]]'),
+        tools=[WEATHER, {"type": "custom", "custom": {"name": "patch", "format": {"type": "text"}}}],
+        tool_choice="auto",
+        parallel_tool_calls=True,
+        stream=True,
+        max_tokens=300,
+    ),
+    chat(
+        user("[[then:get_weather]] [[say:sunny]]"),
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning": "look",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}},
+                {"id": "c2", "type": "custom", "custom": {"name": "patch", "input": "x"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "warm"}]},
+        {"role": "tool", "tool_call_id": "c2", "content": "done", "name": "patch"},
+        tools=[WEATHER],
+        tool_choice="none",
+        reasoning_effort="low",
+        chat_template_kwargs={"tone": {"a": None}, "preserve_thinking": True},
+        max_tokens=30,
+    ),
+    chat(
+        user([{"type": "text", "text": "long " * 40, "prompt_cache_breakpoint": {"mode": "explicit"}}]),
+        {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}, "content": ""},
+        {"role": "function", "name": "f", "content": "1"},
+        stream=True,
+        return_progress=True,
+        timings_per_token=True,
+        stream_options={"include_usage": True},
+        prompt_cache_options={"mode": "implicit"},
+        max_tokens=6,
     ),
 ]

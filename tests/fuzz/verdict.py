@@ -26,7 +26,7 @@ def check_answer(status: int, headers: Mapping[str, str], body: bytes) -> None:
     answer = json.loads(body)
     if status == 200:
         assert answer["object"] == "chat.completion"
-        assert answer["choices"][0]["finish_reason"] in ("stop", "length")
+        assert answer["choices"][0]["finish_reason"] in ("stop", "length", "tool_calls")
     else:
         check_error(answer)
 
@@ -60,6 +60,6 @@ def check_stream(body: bytes) -> None:
     if datas[-1] == "[DONE]":
         chunks = [json.loads(data) for data in datas[:-1]]
         reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]]
-        assert [reason for reason in reasons if reason] in (["stop"], ["length"])
+        assert [reason for reason in reasons if reason] in (["stop"], ["length"], ["tool_calls"])
     else:
         check_error(json.loads(datas[-1]))
