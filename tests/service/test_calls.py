@@ -139,7 +139,7 @@ def test_a_recovered_call_is_logged_without_what_it_says(caplog: pytest.LogCaptu
     assert found.fallback is Fallback.TRUNCATED_TAIL
     (record,) = caplog.records
     assert record.levelno == logging.INFO
-    assert "1 calls were recovered from damaged markup: truncated_tail" in record.getMessage()
+    assert "recovered from damaged markup: 1 (truncated_tail, 6 characters behind them dropped)" in record.getMessage()
     assert "Rome" not in record.getMessage()
 
 

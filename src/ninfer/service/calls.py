@@ -91,10 +91,10 @@ def _report(outcome: ToolOutcome) -> None:
     """Say what was not read as it was meant to be written: counts and reasons alone (TOOL-020, TOOL-024)."""
     said = outcome.diagnostics
     if said.recovered_from_reasoning:
-        log.info("%d calls were recovered from thinking that the model never closed", len(outcome.calls))
+        log.info("tool calls recovered from thinking that the model never closed: %d", len(outcome.calls))
     elif said.tolerant_recovered:
         log.info(
-            "%d calls were recovered from damaged markup: %s, %d characters behind them dropped",
+            "tool calls recovered from damaged markup: %d (%s, %d characters behind them dropped)",
             len(outcome.calls),
             said.fallback.value,
             len(outcome.discarded),
