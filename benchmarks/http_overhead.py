@@ -26,7 +26,7 @@ from tests.fuzz.house import MODEL
 VARIANTS = ("constants", "ninfer", "house")
 STREAMS = (1, 8, 64)
 PROMPT_BYTES = 1_000
-BEGIN, END = "<!-- http_overhead: begin -->", "<!-- http_overhead: end -->"
+MARKS = "http_overhead"
 HOUSE_LANES = 2
 HOUSE_EVENTS = 400
 """What a lane's context has room for; the house's streams are shorter than the others'."""
@@ -111,13 +111,14 @@ def tables(all_results: dict[str, Results]) -> list[str]:
     return lines
 
 
-def write(document: Path, lines: Sequence[str]) -> None:
-    """Put `lines` between the marks of a document, in place of what stands there."""
+def write(document: Path, lines: Sequence[str], marks: str) -> None:
+    """Put `lines` between the marks of a document that have this name, in place of what stands there."""
     text = document.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = f"<!-- {marks}: begin -->", f"<!-- {marks}: end -->"
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not end:
-        raise SystemExit(f"{document} has no marks {BEGIN} and {END}")
+        raise SystemExit(f"{document} has no marks {first} and {last}")
     document.write_text("\n".join([before + begin, "", *lines, "", end + after]), encoding="utf-8")
 
 
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str]) -> None:
     lines = tables(all_results)
     print("\n".join(lines))
     if options.write is not None:
-        write(options.write, [where, "", *lines])
+        write(options.write, [where, "", *lines], MARKS)
 
 
 if __name__ == "__main__":
