@@ -178,3 +178,11 @@ def test_a_final_assistant_turn_is_continued() -> None:
 def test_preserving(preserve: bool, kept: bool) -> None:
     prompt = rendered(turn("user", "x"), turn("assistant", Reasoning("why"), "so"), turn("user"), preserve=preserve)
     assert ("<think>\nwhy\n</think>\n\nso" in prompt) == kept
+
+
+@pytest.mark.contract("TMPL-016")
+def test_what_the_variant_is_made_of_is_not_for_requests() -> None:
+    builder = PromptBuilder(TINY, variant())
+    plain = GenerationRequest(turns=(turn("user", "x"),))
+    told = GenerationRequest(turns=plain.turns, template_kwargs={"family": {"openers": {}}})
+    assert builder.build(told).tokens == builder.build(plain).tokens
