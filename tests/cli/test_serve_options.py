@@ -51,6 +51,8 @@ BAD_VALUES = [
     ("--max-context", "0"),
     ("--prefill-chunk", "0"),
     ("--default-max-tokens", "0"),
+    ("--default-thinking-budget", "0"),
+    ("--default-thinking-budget", "-1"),
     ("--kv-capacity", "much"),
     ("--temperature", "2.5"),
     ("--temperature", "nan"),

@@ -95,6 +95,34 @@ def test_neighbours_pauses_and_arrivals_do_not_show(
     assert nothing_is_owned(made)
 
 
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 500), st.integers(1, 60)), min_size=2, max_size=8),
+    gaps=st.lists(st.integers(0, 12), min_size=8, max_size=8),
+)
+def test_at_most_one_foreign_chunk_and_one_round_lie_between_two_tokens(
+    sizes: list[tuple[int, int]], gaps: list[int]
+) -> None:
+    """Whatever prefills meanwhile; between two rounds of a lane the device is given one chunk and no other round."""
+    made = engine(lanes=4, chunk_tokens=64)
+    for salt, ((length, new), gap) in enumerate(zip(sizes, gaps, strict=False)):
+        made.submit(prompt(length, salt), plan(new))
+        made.step(gap)
+    made.step()
+    made.finish()
+    since: dict[int, list[Kind]] = {}  # slot of a lane that decodes -> units of others since its latest row
+    for call in made.device.calls:
+        if call.action == "dispatch":
+            for slot, units in since.items():
+                if slot not in call.slots:
+                    units.append(call.kind)
+            for slot in call.slots:
+                if call.kind == "prefill":
+                    since.pop(slot, None)  # another request has the lane now
+                else:
+                    assert since.get(slot, []) in ([], ["prefill"])
+                    since[slot] = []
+
+
 def test_the_same_history_twice_is_the_same_history() -> None:
     def live() -> tuple[object, object]:
         made = engine(lanes=3, pages=7)

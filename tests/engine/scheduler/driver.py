@@ -227,6 +227,9 @@ class Driver:
         request.move, request.work = event.transition, event.own
         if event.transition is Transition.PAUSED:
             request.dispatched = 0
+            request.overtaken = (
+                False  # it may have lacked nothing then: a device that loses its memory pauses everybody
+            )
 
     def _check_replay(self, request: Expected, unit: PrefillUnit) -> None:
         prompt_tokens = len(request.prompt.tokens)

@@ -14,6 +14,7 @@ from tests.fakes.device import InjectedFault
 from tests.fakes.engine import prompt
 
 MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014", "D39")
+LONG_MARKS = pytest.mark.contract("SCHED-003", "SCHED-012", "SCHED-013", "EXEC-012", "D39")
 
 
 NO = AssertionError("no")
@@ -123,7 +124,7 @@ def run_history(seed: int, turns: int) -> Counter[str]:
     return seen
 
 
-@MARKS
+@LONG_MARKS
 @pytest.mark.parametrize("seed", range(4))
 def test_seeded_history(seed: int) -> None:
     seen = run_history(seed, 10_000)
@@ -135,6 +136,6 @@ def test_seeded_history(seed: int) -> None:
 
 
 @pytest.mark.slow
-@MARKS
+@LONG_MARKS
 def test_a_million_turns() -> None:
     run_history(2024, 1_000_000)
