@@ -78,6 +78,8 @@ class Expected:
     move: Transition | None = None
     """The latest one."""
     pauses: int = 0
+    restored_at: int = -1
+    """The turn in which it got its lane back."""
     work: Work = NO_WORK
 
 
@@ -108,6 +110,7 @@ class Driver:
         self.next_fault = InjectedFault()
         self.tickets = 0
         self.turns = 0
+        self.lost_at = -1
 
     def _fault(self, unit: int, kind: str) -> InjectedFault:
         fault, self.next_fault = self.next_fault, InjectedFault()
@@ -141,7 +144,7 @@ class Driver:
             for step, pending in behind:
                 self._collect(step, pending)
         except MemoryLost:
-            self.in_flight = []
+            self.in_flight, self.lost_at = [], self.turns
             self._hear(self.scheduler.lose(float(self.turns)))
         assert not any(ticket in self.live for ticket in left_out), f"{left_out} are left out of a round"
         self.scheduler.check()
@@ -224,6 +227,12 @@ class Driver:
             assert before <= own <= everybody
         assert event.own.generated_tokens == len(request.tokens)
         assert event.own.prefilled_tokens == request.progress
+        if event.transition is Transition.RESTORED:
+            request.restored_at = self.turns
+        elif event.transition is Transition.PAUSE_STARTED:
+            assert request.restored_at < self.turns or self.lost_at == self.turns, (
+                "it gets its lane back and loses it in one turn"
+            )
         request.move, request.work = event.transition, event.own
         if event.transition is Transition.PAUSED:
             request.dispatched = 0

@@ -33,11 +33,15 @@ class Lanes:
 
     @property
     def unpromised_pages(self) -> int:
-        """Free pages that no resident's prompt still needs. Nothing is reserved by this: it keeps admission sober."""
+        """Free pages that no resident's prompt or next token still needs.
+
+        Nothing is reserved by this. It keeps admission sober, and a paused request from coming back to pages for which
+        it would be paused again in the same turn.
+        """
         promised = sum(
-            max(0, pages_for(len(job.prompt)) - len(job.pages))
+            max(0, pages_for(max(len(job.prompt), job.next_position + 1)) - len(job.pages))
             for job in self.resident
-            if job.prefilling and job.leaving is None
+            if job.wants_unit
         )
         return self.pages.free_pages - promised
 
