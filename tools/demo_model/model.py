@@ -421,3 +421,52 @@ def to_weights(params: Tree) -> TextWeights:
         norm=m["norm"],
     )
     return TextWeights(embed=params["embed"], layers=tuple(layers), norm=params["norm"], head=None, mtp=head)
+
+
+def from_weights(weights: TextWeights) -> Tree:
+    """The inverse of `to_weights`, in numpy: training can go on from an artifact."""
+
+    def block(layer: LayerWeights) -> Tree:
+        m, f = layer.mixer, layer.mlp
+        if isinstance(m, DeltaNetWeights):
+            own = {
+                "qkv": m.in_proj_qkv,
+                "z": m.in_proj_z,
+                "a": m.in_proj_a,
+                "b": m.in_proj_b,
+                "conv": m.conv1d,
+                "A_log": m.a_log,
+                "dt_bias": m.dt_bias,
+                "norm": m.norm,
+                "out": m.out_proj,
+            }
+        else:
+            own = {"q": m.q_proj, "k": m.k_proj, "v": m.v_proj, "o": m.o_proj, "q_norm": m.q_norm, "k_norm": m.k_norm}
+        own |= {"input_norm": layer.input_norm, "post_norm": layer.post_attention_norm}
+        own |= {"gate": f.gate_proj, "up": f.up_proj, "down": f.down_proj}
+        return {name: np.asarray(leaf) for name, leaf in own.items()}
+
+    def stacked(blocks: list[Tree], *lead: int) -> Tree:
+        return {
+            name: np.stack([one[name] for one in blocks]).reshape(*lead, *blocks[0][name].shape) for name in blocks[0]
+        }
+
+    if weights.mtp is None:
+        raise ValueError("the weights have no draft head")
+    blocks = [block(layer) for layer in weights.layers]
+    groups = len(blocks) // 4
+    delta = [one for at, one in enumerate(blocks) if at % 4 != 3]
+    head = weights.mtp
+    return {
+        "embed": np.asarray(weights.embed),
+        "norm": np.asarray(weights.norm),
+        "delta": stacked(delta, groups, 3),
+        "attention": stacked(blocks[3::4], groups),
+        "mtp": {
+            "fc": np.asarray(head.fc),
+            "norm_embedding": np.asarray(head.embedding_norm),
+            "norm_hidden": np.asarray(head.hidden_norm),
+            "norm": np.asarray(head.norm),
+            "layer": block(head.layer),
+        },
+    }

@@ -47,9 +47,39 @@ def make_step(config: Any, draft_rows: int, dtype: Any) -> tuple[Callable[..., A
     return step, optimizer
 
 
+def unpack_tokenizer(artifact: Path, folder: Path) -> Path:
+    """The artifact's tokenizer.json as a file in `folder`: other ids would be another language."""
+    from ninfer.engine.artifact import Artifact
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with Artifact.open(artifact) as opened:
+        resource = opened.resource("tokenizer.json")
+    if resource is None:
+        raise ValueError(f"{artifact} holds no tokenizer.json")
+    path = folder / "tokenizer.json"
+    path.write_bytes(bytes(resource))
+    return path
+
+
+def read_artifact(path: Path) -> Any:
+    """Parameters of an artifact, float32."""
+    import numpy as np
+
+    from ninfer.engine.artifact import Artifact
+    from ninfer.engine.model.config import parse_text_config
+    from ninfer.engine.model.weights import load_weights
+    from tools.demo_model.model import from_weights
+
+    with Artifact.open(path) as artifact:
+        config = parse_text_config(artifact.config("text"))
+        return from_weights(load_weights(config, lambda name: np.array(artifact.read(name)), mtp=True))
+
+
 def run(args: argparse.Namespace) -> None:
     """Train for args.seconds."""
     began = time.perf_counter()
+    if args.from_artifact:
+        args.tokenizer = unpack_tokenizer(args.from_artifact, args.out)
     source = Source(words=args.words, tokenizer=args.tokenizer, seed=args.seed, rows=args.rows, length=args.length)
     stream = blocks(source, args.processes, first=args.first_block)
     next(stream)  # the processes start while JAX does
@@ -67,7 +97,9 @@ def run(args: argparse.Namespace) -> None:
         params, state, at = checkpoint.load_state(args.resume)
         at = int(at)  # an array would not print
     else:
-        if args.start:
+        if args.from_artifact:
+            params = read_artifact(args.from_artifact)
+        elif args.start:
             params = checkpoint.load_small(params, args.start, args.name)
         state, at = optimizer.init(params), 0
     params, state = jax.device_put((params, state))
@@ -87,7 +119,7 @@ def run(args: argparse.Namespace) -> None:
             progress = (at - first) / args.steps
         block = next(stream)
         waited += time.perf_counter() - now
-        scale = rate(progress, at if not args.start else at + 100, args.peak, args.hold)
+        scale = rate(progress, at + 100 if args.start or args.from_artifact else at, args.peak, args.hold)
         params, state, metrics = step(params, state, block.tokens, block.flags, np.float32(scale))
         at += 1
         if started is None:
@@ -126,6 +158,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for small checkpoints and the log")
     parser.add_argument("--name", default="model")
     parser.add_argument("--start", type=Path, help="folder with a small checkpoint to start from")
+    parser.add_argument("--from-artifact", type=Path, help="artifact to go on from, with its own tokenizer")
     parser.add_argument("--resume", type=Path, help="full state of an earlier run on this machine")
     parser.add_argument("--keep", type=Path, help="where to leave the full state")
     parser.add_argument(

@@ -95,3 +95,9 @@ def test_checkpoints_come_back_as_bfloat16(params: Any, tmp_path: Path) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1 / 128), back, params)
     with pytest.raises(ValueError, match="numbers, but the model has"):
         checkpoint.load_small({"other": np.zeros(3)}, tmp_path, "m")
+
+
+def test_parameters_survive_the_engines_form(params: Any) -> None:
+    back = model.from_weights(model.to_weights(params))
+    assert jax.tree.structure(back) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, back, params)

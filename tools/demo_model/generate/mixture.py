@@ -10,8 +10,8 @@ from tools.demo_model.words import Words
 
 # Weights count conversations, not tokens: a tool conversation is about five times as long as a sum.
 MIXTURE: tuple[tuple[Callable[[Words], Example], float], ...] = (
-    (calls.call, 22),
-    (calls.refuse, 9),
+    (calls.call, 30),
+    (calls.refuse, 10),
     (calls.loop, 9),
     (calls.chain, 3),
     (calls.two_calls, 2),

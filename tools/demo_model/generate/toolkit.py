@@ -196,7 +196,7 @@ def make_tool(words: Words, verb: str | None = None, noun: str | None = None, mo
     """A new tool; verb or noun may be given to make it close to another one."""
     rng = words.rng
     usual = words.side == "train"
-    verb = verb or (rng.choice(USUAL_VERBS) if usual and rng.random() < 0.4 else words.draw("verbs"))
+    verb = verb or _verb(words)
     if noun is None and usual and rng.random() < 0.12:
         noun = rng.choice(EVERYDAY_NOUNS)
     if noun is None:
@@ -213,10 +213,25 @@ def make_tool(words: Words, verb: str | None = None, noun: str | None = None, mo
     taken: set[str] = set()
     count = rng.choices((0, 1, 2, 3, 4), (3, 30, 32, 22, 13))[0]
     slots = tuple(make_slot(words, taken, usual) for _ in range(min(count, most)))
+    if usual and slots and rng.random() < 0.15:
+        # track_order(order), find_bike(bike): the tool's noun is a parameter's name.
+        own = noun.split()[-1]
+        if own not in taken:
+            slots = (attrs.evolve(slots[0], name=own, phrase=own), *slots[1:])
     shape = rng.choices(("plain", "closed", "strict", "nodesc"), (80, 8, 5, 0 if opaque else 7))[0]
     return Made(
         name=name, verb=verb, noun=noun, description=rng.choice(DESCRIPTIONS).format(**texts), slots=slots, shape=shape
     )
+
+
+def _verb(words: Words) -> str:
+    """What a tool does. In training any word may be the verb: the words of the evaluation are new as verbs, too."""
+    roll = words.rng.random()
+    if words.side == "eval":
+        return words.draw("verbs")
+    if roll < 0.3:
+        return words.rng.choice(USUAL_VERBS)
+    return words.draw("verbs") if roll < 0.65 else words.noun()
 
 
 def vp(words: Words, verb: str, noun: str) -> str:
@@ -294,6 +309,8 @@ def _request(words: Words, made: Made) -> str:
     question = head.startswith(("Can", "Could", "Would", "Is it"))
     if not slots:
         return head + ("?" if question else rng.choice((".", "", " please.")))
+    if rng.random() < 0.15 and not named and slots[0].type != "boolean":
+        return _owned(words, verb, noun, slots)
     style = rng.choices(
         ("with", "colon", "sentences", "lines", "equals", "bare", "using", "front"), (30, 12, 16, 7, 6, 12, 10, 7)
     )[0]
@@ -384,6 +401,23 @@ def _lines(words: Words, head: str, slots: list[Slot]) -> str:
 def _equals(words: Words, head: str, slots: list[Slot]) -> str:
     sign = words.rng.choice(("=", " = ", ":"))
     return f"{head} with " + ", ".join(f"{slot.name}{sign}{written(words, slot)}" for slot in slots)
+
+
+def _owned(words: Words, verb: str, noun: str, slots: list[Slot]) -> str:
+    """The first value is what is meant: the bike of Lena, Lena's bike, order A-12."""
+    rng = words.rng
+    first, rest = slots[0], slots[1:]
+    value = written(words, first)
+    forms = ["{v} the {n} of {x}", "{v} the {n} {x}", "{v} {n} {x}", "{v} the {n} for {x}", "{v} {n} for {p} {x}"]
+    if first.type == "string":
+        forms += ["{v} {x}'s {n}", "{v} the {n} called {x}"]
+    if first.phrase in noun or noun in first.phrase:
+        forms += ["{v} {x}", "{v} the {x}", "{v} {p} {x}"] * 3
+    phrase = rng.choice(forms).format(v=verb, n=noun, x=value, p=first.phrase)
+    text = rng.choice(OPENINGS).format(vp=phrase, Vp=phrase[0].upper() + phrase[1:])
+    if rest:
+        text += rng.choice((", ", " with ", " and ", "; ")) + _joined(words, [_pair(words, slot) for slot in rest])
+    return text + rng.choice((".", "", "."))
 
 
 def _bare(words: Words, head: str, slots: list[Slot]) -> str:

@@ -1,0 +1,107 @@
+"""The model card's transcripts: fixed conversations, answered greedily by the engine, printed as they came.
+
+`python -m tools.demo_model.transcripts demo.ninfer` prints Markdown. The questions are ours, no answer is edited.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from tools.demo_model import checks
+from tools.demo_model.engine_run import complete, load, running
+from tools.demo_model.render import Example, assistant, prompt_text, tool_result, user
+
+
+def tool(name: str, description: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    """A declaration whose parameters are all required."""
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+TEXT = {"type": "string"}
+WORKSHOP = [
+    tool("find_bike", "Find a bike by the name of its owner.", owner=TEXT),
+    tool("order_part", "Order a part.", part=TEXT, count={"type": "integer"}),
+    tool(
+        "set_status",
+        "Set the status of a repair.",
+        repair_id=TEXT,
+        status={"type": "string", "enum": ["open", "waiting", "done"]},
+    ),
+]
+TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
+    ("Who are you?", Example(task="", messages=[user("Hello! Who are you and what can you do?")]), ()),
+    ("A sum with its steps", Example(task="", messages=[user("What is 768 + 457?")]), ()),
+    (
+        "A tool, its result, an answer",
+        Example(
+            task="",
+            messages=[user("Order a part for me with the count 4 and the part brake lever. What is the delivery?")],
+            tools=WORKSHOP,
+        ),
+        ('{"order": "P-7731", "delivery": "2026-12-04", "price": 58}',),
+    ),
+    (
+        "No tool fits",
+        Example(task="", messages=[user("Translate this invoice to Danish.")], tools=WORKSHOP, thinking=False),
+        (),
+    ),
+    (
+        "JSON of an asked shape",
+        Example(
+            task="",
+            messages=[
+                user(
+                    "The guest is Tomas Ferrin. The room is 214. Its breakfast is yes. The nights was 3.\n"
+                    "Reply with a JSON object with the keys guest (string), room (integer), "
+                    "breakfast (boolean), nights (integer)."
+                )
+            ],
+            thinking=False,
+        ),
+        (),
+    ),
+    ("A story", Example(task="", messages=[user("Write a short story about a mouse named Pim.")], thinking=False), ()),
+)
+
+
+async def tell(artifact: Path, cache: Path | None) -> None:
+    """Print all conversations."""
+    loaded = load(artifact)
+    async with running(loaded, cache) as engine:
+        for title, start, results in TALKS:
+            print(f"### {title}\n")
+            if start.tools:
+                print(f"Tools: {', '.join(one['function']['name'] for one in start.tools)}\n")
+            print(f"> **user** {start.messages[0]['content']}\n")
+            talk = attrs.evolve(start, messages=[*start.messages, assistant("")])
+            for at in range(len(results) + 1):
+                ((_, reply),) = await complete(engine, loaded, [prompt_text(talk)], 320)
+                text = loaded.tokenizer.decode(reply, skip_special_tokens=False)
+                print("```\n" + text + "\n```\n")
+                if at == len(results):
+                    break
+                thought, answer = checks.split_thought(text, start.thinking)
+                calls = [(name, checks.typed(raw, start.tools or [], name)) for name, raw in checks.parse_calls(answer)]
+                print(f"> **tool** `{json.dumps(json.loads(results[at]))}`\n")
+                done = [*talk.messages[:-1], assistant("", thought, calls), tool_result(results[at]), assistant("")]
+                talk = attrs.evolve(talk, messages=done)
+
+
+def main() -> None:
+    """Parse and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("artifact", type=Path)
+    parser.add_argument("--cache", type=Path, help="folder for compiled programs")
+    args = parser.parse_args()
+    trio.run(tell, args.artifact, args.cache)
+
+
+if __name__ == "__main__":
+    main()
