@@ -64,7 +64,7 @@ def collect(arguments: Sequence[str]) -> tuple[dict[str, TestResult], str]:
     """All marked tests with their last outcome; the second value tells what went wrong, empty if nothing did."""
     collector, said = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        status = pytest.main(["--collect-only", "-q", "-p", "no:warnings", *arguments], plugins=[collector])
+        status = pytest.main(["--collect-only", "-q", *arguments], plugins=[collector])
     return collector.results, "" if status in (
         pytest.ExitCode.OK,
         pytest.ExitCode.NO_TESTS_COLLECTED,

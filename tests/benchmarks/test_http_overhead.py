@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.http_overhead import BEGIN, END, Results, spread, tables, write
+from benchmarks.http_overhead import MARKS, Results, spread, tables, write
 from benchmarks.overhead_server import EVENT
 from benchmarks.raw_client import DONE, BadAnswer, Rate, Stream
 
@@ -52,10 +52,11 @@ def test_tables_give_median_and_spread() -> None:
 
 def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
     document = tmp_path / "d.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    begin, end = f"<!-- {MARKS}: begin -->", f"<!-- {MARKS}: end -->"
+    document.write_text(f"before\n{begin}\nold\n{end}\nafter\n", encoding="utf-8")
     for _ in range(2):
-        write(document, ["new"])
-        assert document.read_text(encoding="utf-8") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
+        write(document, ["new"], MARKS)
+        assert document.read_text(encoding="utf-8") == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
     document.write_text("no marks", encoding="utf-8")
     with pytest.raises(SystemExit):
-        write(document, ["new"])
+        write(document, ["new"], MARKS)
