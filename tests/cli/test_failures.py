@@ -63,7 +63,7 @@ def test_a_lost_device_ends_the_process(golden_chat_artifact: Path, tmp_path: Pa
     assert "CRITICAL the device is lost: the script asks for a device error" in lines
 
 
-@pytest.mark.contract("THINK-001", "THINK-002", "THINK-007", "THINK-009", "THINK-010")
+@pytest.mark.contract("THINK-001", "THINK-002", "THINK-007", "THINK-009", "OPT-046")
 @pytest.mark.parametrize("flags", [(), ("--no-thinking",)])
 def test_a_budget_of_thinking(golden_chat_artifact: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
     arguments = ("--engine", "scripted", "--default-thinking-budget", "3", "--thinking-budget-message", " Enough.")

@@ -119,7 +119,7 @@ async def test_who_has_a_budget(default: int | None, asked: int | None, thinks: 
     assert thinks or said == "abcdefghijklm"
 
 
-@pytest.mark.contract("THINK-011")
+@pytest.mark.contract("THINK-011", "ERR-015")
 @pytest.mark.parametrize("limit", [4, 10, 15])
 async def test_a_text_that_does_not_fit_is_refused(limit: int) -> None:
     with pytest.raises(
