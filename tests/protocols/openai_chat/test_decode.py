@@ -86,6 +86,7 @@ def test_a_refusal_is_text_of_the_assistant_alone() -> None:
     assert caught.value.param == "messages[0].content[1].type"
 
 
+@contract("CHAT-027")
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_history(name: str) -> None:
     assert turn("a", "assistant", **{name: "r"}).parts == (Reasoning("r"), Text("a"))
