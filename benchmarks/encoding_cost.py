@@ -72,7 +72,7 @@ def cost_us(made: Callable[[], Encode], text: str, chunks: int) -> float:
 def table(costs: dict[str, tuple[list[float], list[float]]]) -> list[str]:
     """The results as Markdown."""
     lines = [
-        f"| protocol | us a chunk of one token | us a chunk of {ROUND_TOKENS} | us a token of these |",
+        f"| protocol | µs a chunk of one token | µs a chunk of {ROUND_TOKENS} tokens | µs a token of these |",
         "|---|---|---|---|",
     ]
     for name, (single, several) in costs.items():
