@@ -21,13 +21,14 @@ from ninfer.engine.device import DecodeRow, SampleRow
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.rotary import rotary_tables, text_positions
 from ninfer.engine.model.state import TextState
-from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, MlpWeights, TextWeights
+from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, MlpWeights
 from ninfer.engine.programs.plan import decode_plan_shape, pack_decode, unpack_decode
 from ninfer.engine.programs.steps import Memory, StepOutput, decode_step, zero_memory
+from ninfer.engine.programs.stored_weights import StoredWeights, store
 from ninfer.engine.sampling.sampler import choose
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
-Step = Callable[[TextWeights, Memory, jax.Array], tuple[Memory, StepOutput]]
+Step = Callable[[StoredWeights, Memory, jax.Array], tuple[Memory, StepOutput]]
 
 
 def _norm(x: jax.Array, gain: jax.Array, eps: float) -> jax.Array:
@@ -106,10 +107,10 @@ def _delta(
 
 
 def naive_step(
-    config: TextConfig, width: int, weights: TextWeights, memory: Memory, plan: jax.Array
+    config: TextConfig, width: int, stored: StoredWeights, memory: Memory, plan: jax.Array
 ) -> tuple[Memory, StepOutput]:
     """One decode round over `width` pages of every row. Same arguments and results as the engine's `decode_step`."""
-    unit = unpack_decode(plan)
+    unit, weights = unpack_decode(plan), stored.text
     slots, positions = unit.rows.slots, unit.rows.positions
     fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
     counts = memory.counts.at[slots, fed].add(1)
@@ -154,12 +155,12 @@ def decode_rows(rows: int, table_pages: int, position: int) -> tuple[DecodeRow, 
 class Arm:
     """One form of the decode round, compiled, with memory of its own."""
 
-    def __init__(self, model: BenchModel, step: Step, rows: int, start: int) -> None:
-        self._weights, self._rows, self._start = model.weights, rows, start
+    def __init__(self, model: BenchModel, weights: StoredWeights, step: Step, rows: int, start: int) -> None:
+        self._weights, self._rows, self._start = weights, rows, start
         self._table_pages = -(-model.context_tokens // PAGE_TOKENS)
         self._memory = zero_memory(model.config, pages=rows * self._table_pages, slots=rows)
         plan = jax.ShapeDtypeStruct(decode_plan_shape(pages=self._table_pages, rows=rows), np.dtype(np.int32))
-        self._program = jax.jit(step, donate_argnums=1).lower(model.weights, self._memory, plan).compile()
+        self._program = jax.jit(step, donate_argnums=1).lower(weights, self._memory, plan).compile()
 
     def _plan(self, position: int) -> np.ndarray:
         return pack_decode(decode_rows(self._rows, self._table_pages, position), pages=self._table_pages)
@@ -199,7 +200,9 @@ def rule_cost(model: BenchModel, rows: int, *, runs: int, steps: int) -> RuleCos
     width = -(-(start + steps) // PAGE_TOKENS)
     ours = partial(decode_step, model.config, model.config.vocab_size)
     forms = {"ours": ours, "again": ours, "naive": partial(naive_step, model.config, width)}
-    arms = {name: Arm(model, step, rows, start) for name, step in forms.items()}
+    stored = store(model.weights)
+    weights = {"ours": stored, "again": stored, "naive": StoredWeights(model.weights, turned=False)}
+    arms = {name: Arm(model, weights[name], step, rows, start) for name, step in forms.items()}
     logits = {name: arm.first_logits() for name, arm in arms.items()}
     times: dict[str, list[float]] = {name: [] for name in arms}
     for run in range(runs + 1):

@@ -1,5 +1,6 @@
 """What is free, what is needed, and that memory is allocated once and changed in place."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 from ninfer.engine.memory import PoolRequest, TooLittleMemory, plan_memory
 from ninfer.engine.programs import JaxDevice
 from ninfer.engine.programs import footprint as of
+from ninfer.engine.programs.stored_weights import store
 from tests.engine.model.golden import WIDE, golden
 from tests.engine.programs.conftest import CHUNK_TOKENS, LANES, POOL_PAGES
 from tests.engine.programs.drive import Lane, decode, pages_for
@@ -18,7 +20,7 @@ def test_needs_are_what_is_allocated(device: JaxDevice) -> None:
     held = sum(size for _, size in device.buffers())
     assert held == needs.slots_bytes + needs.counts_bytes + POOL_PAGES * needs.page_bytes
     text = golden().weights  # its MTP head is not served
-    stored = sum(leaf.nbytes for leaf in jax.tree.leaves((text.embed, text.layers, text.norm, text.head)))
+    stored = sum(leaf.nbytes for leaf in jax.tree.leaves(store(replace(text, mtp=None))))
     assert needs.weights_bytes == stored
     assert needs.graphs_bytes == 0  # on the CPU
 

@@ -1,7 +1,7 @@
 """The weights of a text model: pytrees with one array per tensor and layer, and the names they are stored under.
 
 Logical names are the Hugging Face names without `model.language_model.` or `model.`; matrices are stored (N, K), one
-row per output, and are never transposed (facts on what changes bits). Knows no file format: tensors come from a
+row per output; how they lie on a device is the programs' choice. Knows no file format: tensors come from a
 function. Invariant: `load_weights` returns arrays of exactly the shapes that `tensor_shapes` lists.
 """
 

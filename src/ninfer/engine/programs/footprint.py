@@ -73,9 +73,11 @@ def memory_needs(config: TextConfig, *, lanes: int) -> MemoryNeeds:
     pool, slots = (sizes.text.keys, sizes.text.values), (sizes.text.recurrent, sizes.text.conv)
     decode_programs = lanes
     on_cpu = jax.devices()[0].platform == "cpu"
-    weights = sum(_product(shape) for shape in tensor_shapes(config).values()) * _WEIGHT_BYTES
+    parameters = sum(_product(shape) for shape in tensor_shapes(config).values())
+    if on_cpu and config.tie_word_embeddings:  # the head is a matrix of its own there
+        parameters += config.vocab_size * config.hidden_size
     return MemoryNeeds(
-        weights_bytes=weights,
+        weights_bytes=parameters * _WEIGHT_BYTES,
         slots_bytes=_bytes(slots),
         counts_bytes=_bytes(sizes.counts) + _bytes(sizes.last_token),
         workspace_bytes=estimated_workspace_bytes(config, lanes=lanes),

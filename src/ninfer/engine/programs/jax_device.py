@@ -21,6 +21,7 @@ from ninfer.engine.model.weights import TextWeights
 from ninfer.engine.programs import plan as plans
 from ninfer.engine.programs.compile_cache import use_compile_cache
 from ninfer.engine.programs.steps import Memory, StepOutput, decode_step, prefill_step, zero_memory
+from ninfer.engine.programs.stored_weights import StoredWeights, store
 from ninfer.engine.types import PAGE_TOKENS
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -29,7 +30,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 Fit: TypeAlias = Callable[[int], int]
 """Takes the workspace of the compiled programs in bytes, gives the pages that the pool may have."""
 
-Program: TypeAlias = Callable[[TextWeights, Memory, np.ndarray], tuple[Memory, StepOutput]]
+Program: TypeAlias = Callable[[StoredWeights, Memory, np.ndarray], tuple[Memory, StepOutput]]
 
 
 @attrs.frozen(kw_only=True)
@@ -104,7 +105,7 @@ class JaxDevice:
             if value < 1:
                 raise ValueError(f"{name}={value} is below 1")
         self._config = config
-        self._weights = weights
+        self._weights = store(weights)
         self._lanes = lanes
         self._total_pages = total_pages
         self._chunk_tokens = prefill_chunk_tokens
@@ -235,7 +236,7 @@ class JaxDevice:
     def _compile(
         self,
         name: str,
-        step: Callable[[TextWeights, Memory, jax.Array], tuple[Memory, StepOutput]],
+        step: Callable[[StoredWeights, Memory, jax.Array], tuple[Memory, StepOutput]],
         memory: Memory,
         plan_shape: tuple[int, ...],
     ) -> Program:

@@ -16,8 +16,8 @@ from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.head import logits
 from ninfer.engine.model.state import TextState, zero_state
 from ninfer.engine.model.trunk import NOWHERE, PromptChunk, run_prompt, run_rows
-from ninfer.engine.model.weights import TextWeights
 from ninfer.engine.programs.plan import unpack_decode, unpack_prefill
+from ninfer.engine.programs.stored_weights import StoredWeights
 from ninfer.engine.sampling.sampler import choose
 from ninfer.engine.types import PAGE_TOKENS
 
@@ -53,7 +53,7 @@ def zero_memory(config: TextConfig, *, pages: int, slots: int) -> Memory:
 
 
 def prefill_step(
-    config: TextConfig, used_tokens: int, table_pages: int, weights: TextWeights, memory: Memory, plan: jax.Array
+    config: TextConfig, used_tokens: int, table_pages: int, weights: StoredWeights, memory: Memory, plan: jax.Array
 ) -> tuple[Memory, StepOutput]:
     """One prefill unit, tile by tile: every product of every chunk has 64 rows, so its length changes no bit."""
     unit = unpack_prefill(plan, pages=table_pages)
@@ -64,15 +64,19 @@ def prefill_step(
         at = index * PAGE_TOKENS
         length = jnp.minimum(chunk.length - at, PAGE_TOKENS)
         own = PromptChunk(slot=chunk.slot, pages=chunk.pages, start=chunk.start + at, length=length)
-        out, text = run_prompt(config, weights, text, own, lax.dynamic_slice_in_dim(unit.tokens, at, PAGE_TOKENS))
+        out, text = run_prompt(
+            config, weights.opened(), text, own, lax.dynamic_slice_in_dim(unit.tokens, at, PAGE_TOKENS)
+        )
         return text, lax.dynamic_slice_in_dim(out.normed, length - 1, 1)
 
     tiles = (chunk.length + PAGE_TOKENS - 1) // PAGE_TOKENS
-    text, last = lax.fori_loop(0, tiles, tile, (memory.text, jnp.zeros((1, config.hidden_size), weights.embed.dtype)))
+    text, last = lax.fori_loop(
+        0, tiles, tile, (memory.text, jnp.zeros((1, config.hidden_size), weights.text.embed.dtype))
+    )
     counts = memory.counts.at[chunk.slot].multiply(jnp.where(chunk.start == 0, 0, 1))
 
     def sample(_: None) -> StepOutput:
-        scores = logits(weights, last, used_tokens)
+        scores = logits(weights.opened(), last, used_tokens)
         chosen = choose(scores, counts[chunk.slot][None], unit.sampler, used_tokens)
         return StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
 
@@ -85,7 +89,7 @@ def prefill_step(
 
 
 def decode_step(
-    config: TextConfig, used_tokens: int, weights: TextWeights, memory: Memory, plan: jax.Array
+    config: TextConfig, used_tokens: int, weights: StoredWeights, memory: Memory, plan: jax.Array
 ) -> tuple[Memory, StepOutput]:
     """One decode round: feed a token per row, choose the next. A single row is padded to two: see `run_rows`."""
     unit = unpack_decode(jnp.concatenate([plan, plan]) if plan.shape[0] == 1 else plan)
@@ -93,8 +97,9 @@ def decode_step(
     slots = jnp.where(jnp.arange(unit.forced.shape[0]) < real, unit.rows.slots, NOWHERE)
     fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
     counts = memory.counts.at[slots, fed].add(1, mode="drop")
-    out, text = run_rows(config, weights, memory.text, unit.rows._replace(slots=slots), fed)
-    scores = logits(weights, out.normed, used_tokens)
+    opened = weights.opened()
+    out, text = run_rows(config, opened, memory.text, unit.rows._replace(slots=slots), fed)
+    scores = logits(opened, out.normed, used_tokens)
     chosen = choose(scores, counts[slots], unit.sampler, used_tokens)
     last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
     output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)])[:, :real], scores[:real])
