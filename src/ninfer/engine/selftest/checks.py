@@ -174,7 +174,8 @@ def check_golden(subject: Subject) -> Check:
         compared += len(vectors.greedy)
         width = min(subject.used_tokens, vectors.logits.shape[1])
         ours = np.stack(lane.logits)[:, :width]
-        farthest = max(farthest, float(np.abs(ours - vectors.logits[:, :width]).max()))
+        # Not `max`: it drops a NaN, and logits that are no numbers would pass.
+        farthest = float(np.maximum(farthest, np.abs(ours - vectors.logits[:, :width]).max()))
     passed = not wrong and farthest <= MOST_GOLDEN_DIFFERENCE
     return Check(
         name=name,
