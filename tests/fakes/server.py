@@ -38,13 +38,17 @@ class RunningServer:
 
 @asynccontextmanager
 async def running_server(
-    host: ServiceHost, protocols: Sequence[Protocol] | None = None, *, settings: ServerSettings | None = None
+    host: ServiceHost,
+    protocols: Sequence[Protocol] | None = None,
+    *,
+    settings: ServerSettings | None = None,
+    address: str = "127.0.0.1",
 ) -> AsyncIterator[RunningServer]:
-    """Serve `protocols` (default: Chat over `host`) on a loopback port that the system chooses."""
+    """Serve `protocols` (default: Chat over `host`) on a port of `address` that the system chooses."""
     settings = settings or ServerSettings(grace_s=1.0)
     running = RunningCalls()
     app = create_app(host, (OpenAIChat(host),) if protocols is None else protocols, settings=settings, running=running)
-    listener = open_listener("127.0.0.1", 0)
+    listener = open_listener(address, 0)
     stop = Stop(running.stop)
     connections = OpenConnections()
     server = RunningServer(base_url=listener_url(listener), connections=connections, running=running, stop=stop)

@@ -179,6 +179,22 @@ async def test_accepted_sockets_have_keepalive_and_a_time_limit() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
 
 
+@pytest.mark.contract("HTTP-014")
+async def test_the_limits_of_accepted_sockets_find_a_dead_peer_within_20_seconds() -> None:
+    """Silent or in the middle of a write; tests/server/test_dead_peers.py pulls the cable."""
+    async with running_server(FakeHost()) as server, client(server) as http:
+        await http.get("/health")
+        (accepted,) = server.connections.streams
+
+        def option(name: int) -> int:
+            return accepted.socket.getsockopt(socket.IPPROTO_TCP, name)
+
+        silence_s = option(socket.TCP_KEEPIDLE) + option(socket.TCP_KEEPINTVL) * option(socket.TCP_KEEPCNT)
+        assert 0 < silence_s <= 20
+        # A write that nobody acknowledges; the first is the keep-alive comment that follows on five silent seconds.
+        assert 0 < ServerSettings().keep_alive_s + option(socket.TCP_USER_TIMEOUT) / 1000 <= 20
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_connection_is_closed_when_the_client_asks_for_it(stream: bool) -> None:
     async with running_server(FakeHost()) as server:
