@@ -114,84 +114,87 @@ def fact_sentence(words: Words, owner: str, key: str, value: str) -> str:
     return words.rng.choice(forms).format(k=key, o=owner, v=value)
 
 
-def lookup(words: Words) -> Example:
-    """Several facts, one question about them."""
+LOOKUP_KEYS = ["age", "city", "job", "color", "price", "code", "phone", "password", "birthday", "email", "size"]
+LOOKUP_ASKS = (
+    "What is the {k} of {o}?",
+    "Which {k} does {o} have?",
+    "Tell me the {k} of {o}.",
+    "{o}'s {k}?",
+    "Give me the {k} for {o}.",
+    "What's {o}'s {k}?",
+    "According to the text, what is the {k} of {o}?",
+    "Look at the text: what is {o}'s {k}?",
+    "I need the {k} of {o}.",
+    "Find the {k} of {o}.",
+    "Can you tell me {o}'s {k}?",
+    "Which {k} belongs to {o}?",
+)
+VALUE_ONLY = (
+    " Answer with the value only.",
+    " Only the value.",
+    " Just the value, nothing else.",
+    " Reply with just the value.",
+    " Answer with nothing but the value.",
+)
+LOOKUP_FORMS = (
+    "{p}\n\n{q}",
+    "{p}\n{q}",
+    "{q}\n\n{p}",
+    "Read this: {p}\nQuestion: {q}",
+    "Context: {p}\n\n{q}",
+    "{p} {q}",
+    "Notes:\n{p}\n\n{q}",
+)
+
+
+def _facts(words: Words) -> dict[tuple[str, str], str]:
+    """(owner, key) -> value: a value of each of up to three keys for each of up to four owners."""
     rng = words.rng
     make_owner: Callable[[], str] = rng.choice((words.person, words.city, words.noun, words.invented))
     owners = list({make_owner() for _ in range(rng.randint(1, 4))})
-    keys = list(
-        {
-            words.noun()
-            if rng.random() < 0.6
-            else rng.choice(
-                ["age", "city", "job", "color", "price", "code", "phone", "password", "birthday", "email", "size"]
-            )
-            for _ in range(rng.randint(1, 3))
-        }
-    )
-    facts = {
+    keys = list({words.noun() if rng.random() < 0.6 else rng.choice(LOOKUP_KEYS) for _ in range(rng.randint(1, 3))})
+    return {
         (owner, key): text_value(words, rng.choice(KIND_LIST)) if rng.random() < 0.7 else str(whole(words))
         for owner in owners
         for key in keys
     }
+
+
+def _ask_missing(words: Words, owner: str) -> tuple[str, str, str, str]:
+    """(question, answer, thought, expected part of the answer) about a key that the text does not give."""
+    missing = words.noun()
+    return (
+        f"What is the {missing} of {owner}?",
+        f"The text does not say what the {missing} of {owner} is.",
+        f"The text has no {missing} for {owner}.",
+        "does not say",
+    )
+
+
+def _ask_told(words: Words, owner: str, key: str, value: str) -> tuple[str, str, str, str]:
+    """(question, answer, thought, expected part of the answer) about a fact of the text."""
+    rng = words.rng
+    ask = rng.choice(LOOKUP_ASKS).format(k=key, o=owner)
+    answer, thought = f"The {key} of {owner} is {value}.", f"The text gives the {key} of {owner}: {value}."
+    if rng.random() < 0.3:
+        ask, answer = ask + rng.choice(VALUE_ONLY), value
+    return ask, answer, thought, value
+
+
+def lookup(words: Words) -> Example:
+    """Several facts, one question about them."""
+    rng = words.rng
+    facts = _facts(words)
     order = list(facts)
     rng.shuffle(order)
     passage = rng.choice((" ", " ", "\n")).join(
         fact_sentence(words, owner, key, facts[owner, key]) for owner, key in order
     )
     owner, key = rng.choice(order)
-    if rng.random() < 0.08:
-        missing = words.noun()
-        answer = f"The text does not say what the {missing} of {owner} is."
-        ask, thought, expected = (
-            f"What is the {missing} of {owner}?",
-            f"The text has no {missing} for {owner}.",
-            "does not say",
-        )
-    else:
-        ask = rng.choice(
-            (
-                "What is the {k} of {o}?",
-                "Which {k} does {o} have?",
-                "Tell me the {k} of {o}.",
-                "{o}'s {k}?",
-                "Give me the {k} for {o}.",
-                "What's {o}'s {k}?",
-                "According to the text, what is the {k} of {o}?",
-                "Look at the text: what is {o}'s {k}?",
-                "I need the {k} of {o}.",
-                "Find the {k} of {o}.",
-                "Can you tell me {o}'s {k}?",
-                "Which {k} belongs to {o}?",
-            )
-        ).format(k=key, o=owner)
-        expected = facts[owner, key]
-        answer, thought = f"The {key} of {owner} is {expected}.", f"The text gives the {key} of {owner}: {expected}."
-        if rng.random() < 0.3:
-            ask, answer = (
-                ask
-                + rng.choice(
-                    (
-                        " Answer with the value only.",
-                        " Only the value.",
-                        " Just the value, nothing else.",
-                        " Reply with just the value.",
-                        " Answer with nothing but the value.",
-                    )
-                ),
-                expected,
-            )
-    question = rng.choice(
-        (
-            "{p}\n\n{q}",
-            "{p}\n{q}",
-            "{q}\n\n{p}",
-            "Read this: {p}\nQuestion: {q}",
-            "Context: {p}\n\n{q}",
-            "{p} {q}",
-            "Notes:\n{p}\n\n{q}",
-        )
-    ).format(p=passage, q=ask)
+    ask, answer, thought, expected = (
+        _ask_missing(words, owner) if rng.random() < 0.08 else _ask_told(words, owner, key, facts[owner, key])
+    )
+    question = rng.choice(LOOKUP_FORMS).format(p=passage, q=ask)
     return done(words, "lookup", question, answer, thought, {"kind": "contains", "answer": expected})
 
 
@@ -231,6 +234,67 @@ def _sentence(words: Words, slot: Slot) -> str:
     ).format(n=slot.phrase, v=shown)
 
 
+JSON_ASKS = (
+    "Reply with {}.",
+    "Answer with {}.",
+    "Extract {}.",
+    "Return {}.",
+    "Give me {}.",
+    "Output only {}.",
+    "Turn this into {}.",
+    "Respond only with {}.",
+    "Produce {} and nothing else.",
+    "Write {}, no other text.",
+    "Convert this to {}.",
+    "Make {}.",
+    "Build {} from the text.",
+    "Please answer with {} without any explanation.",
+    "Summarize the facts as {}.",
+)
+KEYS_ONLY = (
+    "JSON with the keys ",
+    "a JSON object with the keys ",
+    "JSON, keys: ",
+    "a JSON object with exactly these keys: ",
+    "a JSON object containing ",
+    "JSON with only the keys ",
+)
+
+
+def _schema_text(slots: list[Slot]) -> str:
+    """The slots as a JSON schema that requires them all."""
+    return json.dumps(
+        {
+            "type": "object",
+            "properties": {slot.name: slot.schema for slot in slots},
+            "required": [slot.name for slot in slots],
+        },
+        ensure_ascii=False,
+    )
+
+
+def _shape(words: Words, slots: list[Slot]) -> str:
+    """The asked shape in one of four ways: keys with types, a schema, keys alone, or a sketch of the object."""
+    rng = words.rng
+    roll = rng.random()
+    if roll < 0.35:
+        return rng.choice(
+            ("a JSON object with the keys ", "JSON with the fields ", "one JSON object with ", "a JSON object: ")
+        ) + ", ".join(f"{slot.name} ({_type_name(words, slot)})" for slot in slots)
+    if roll < 0.6:
+        return rng.choice(
+            ("JSON of this schema: ", "JSON that follows this schema:\n", "an object that matches ")
+        ) + _schema_text(slots)
+    if roll < 0.8:
+        return rng.choice(KEYS_ONLY) + ", ".join(slot.name for slot in slots)
+    return (
+        rng.choice(("JSON in the form ", "JSON like "))
+        + "{"
+        + ", ".join(f'"{slot.name}": {_type_name(words, slot)}' for slot in slots)
+        + "}"
+    )
+
+
 def as_json(words: Words) -> Example:
     """Facts and a shape: answer with one JSON object."""
     rng = words.rng
@@ -240,71 +304,22 @@ def as_json(words: Words) -> Example:
         rng.shuffle(told)
     passage = " ".join(_sentence(words, slot) for slot in told)
     value: dict[str, Any] = {slot.name: slot.value for slot in slots}
-    roll = rng.random()
-    if roll < 0.35:
-        shape = rng.choice(
-            ("a JSON object with the keys ", "JSON with the fields ", "one JSON object with ", "a JSON object: ")
-        ) + ", ".join(f"{slot.name} ({_type_name(words, slot)})" for slot in slots)
-    elif roll < 0.6:
-        shape = rng.choice(
-            ("JSON of this schema: ", "JSON that follows this schema:\n", "an object that matches ")
-        ) + json.dumps(
-            {
-                "type": "object",
-                "properties": {slot.name: slot.schema for slot in slots},
-                "required": [slot.name for slot in slots],
-            },
-            ensure_ascii=False,
-        )
-    elif roll < 0.8:
-        shape = rng.choice(
-            (
-                "JSON with the keys ",
-                "a JSON object with the keys ",
-                "JSON, keys: ",
-                "a JSON object with exactly these keys: ",
-                "a JSON object containing ",
-                "JSON with only the keys ",
-            )
-        ) + ", ".join(slot.name for slot in slots)
-    else:
-        shape = (
-            rng.choice(("JSON in the form ", "JSON like "))
-            + "{"
-            + ", ".join(f'"{slot.name}": {_type_name(words, slot)}' for slot in slots)
-            + "}"
-        )
-    ask = rng.choice(
-        (
-            "Reply with {}.",
-            "Answer with {}.",
-            "Extract {}.",
-            "Return {}.",
-            "Give me {}.",
-            "Output only {}.",
-            "Turn this into {}.",
-            "Respond only with {}.",
-            "Produce {} and nothing else.",
-            "Write {}, no other text.",
-            "Convert this to {}.",
-            "Make {}.",
-            "Build {} from the text.",
-            "Please answer with {} without any explanation.",
-            "Summarize the facts as {}.",
-        )
-    ).format(shape)
-    answer = json.dumps(value, ensure_ascii=False)
-    check = {"kind": "json", "value": value}
+    shape = _shape(words, slots)
+    ask = rng.choice(JSON_ASKS).format(shape)
     if rng.random() < 0.12 and words.side == "train":
         wrapper = words.noun()
         ask += f" Put it under the key {wrapper}."
         value = {wrapper: value}
-        answer, check = json.dumps(value, ensure_ascii=False), {"kind": "json", "value": value}
     question = rng.choice(
         ("{p}\n\n{a}", "{a}\n\n{p}", "{p}\n{a}", "{a}\nText: {p}", "Text: {p}\n{a}", "{p} {a}")
     ).format(p=passage, a=ask)
     return done(
-        words, "json", question, answer, "I fill the keys: " + ", ".join(slot.name for slot in slots) + ".", check
+        words,
+        "json",
+        question,
+        json.dumps(value, ensure_ascii=False),
+        "I fill the keys: " + ", ".join(slot.name for slot in slots) + ".",
+        {"kind": "json", "value": value},
     )
 
 

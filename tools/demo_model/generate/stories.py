@@ -121,25 +121,92 @@ ENDS = (
 LESSONS = ("kindness", "patience", "courage", "sharing", "honesty", "friendship")
 
 
+MEETINGS = (
+    "Once upon a time there was {a} {mood} {kind} called {name}.",
+    "{name} was {a} {mood} {kind}.",
+    "There was once {a} {mood} {kind}. Everyone called {him} {name}.",
+    "Long ago there was {a} {mood} {kind} named {name}.",
+)
+HOMES = (
+    "{He} lived in a {place}.",
+    "{name} lived in a {place} with {his} family.",
+    "Every morning {name} walked through the {place}.",
+)
+MORNINGS = (
+    "{He} got up early and packed some bread.",
+    "The sun was warm and the birds were singing.",
+    "It was the first day of spring.",
+    "In the evening {he} sat by the fire and thought about it.",
+    "Nobody knew about it but {him}.",
+)
+TURNS = ("One day ", "But one morning ", "Then, on a cold evening, ", "The next day ", "Suddenly ")
+DESPAIRS = (
+    '"What can I do?" said {name}.',
+    "{name} was very sad.",
+    "{name} sat down and thought for a long time.",
+    '"I will not give up," said {name}.',
+    "{name} began to cry.",
+)
+HELPERS = (
+    "Then {he} met {friend}, a friendly {friend_kind}.",
+    "{a2} {friend_kind} called {friend} heard {him}.",
+    "{friend} the {friend_kind} came to help.",
+)
+COMFORTS = (
+    '"Do not worry," said {friend}. "We can do it together."',
+    '"Come with me," said {friend}.',
+    '"I have an idea," said {friend}.',
+    "{friend} listened and nodded.",
+)
+
+
+def article(word: str) -> str:
+    """The indefinite article before a word."""
+    return "an" if word[0] in "aeiou" else "a"
+
+
+def _kinds(girl: bool) -> list[str]:
+    """What a hero may be."""
+    people = ["girl" if girl else "boy", "farmer", "baker", "queen" if girl else "king", "robot", "sailor", "teacher"]
+    return [*ANIMALS, *people]
+
+
+def _opening(words: Words, mood: str, length: int) -> list[str]:
+    """Who the hero is, where home is, what the wish is; unless short, one sentence of calm."""
+    rng = words.rng
+    lines = [rng.choice(MEETINGS).replace("{a}", article(mood)), rng.choice(HOMES), rng.choice(WISHES)]
+    if length > 0:
+        lines.append(rng.choice(MORNINGS))
+    return lines
+
+
+def _trouble(words: Words, trouble: str, detail: str, length: int) -> list[str]:
+    """What goes wrong; in a long story also how the hero takes it."""
+    rng = words.rng
+    lines = [rng.choice(TURNS) + trouble + ".", detail]
+    if length > 1:
+        lines.append(rng.choice(DESPAIRS))
+    return lines
+
+
+def _rescue(words: Words, friend_kind: str, solution: str, length: int) -> list[str]:
+    """The friend comes, in a long story with a word of comfort; the solution and the end."""
+    rng = words.rng
+    lines = [rng.choice(HELPERS).replace("{a2}", article(friend_kind).capitalize())]
+    if length > 1:
+        lines.append(rng.choice(COMFORTS))
+    return [*lines, "Together they " + solution + ".", rng.choice(ENDS)]
+
+
 def story(
     words: Words, hero: str | None = None, kind: str | None = None, thing: str | None = None, length: int = 2
 ) -> str:
     """A story of 5 to 14 sentences. length: 0 short, 1 middle, 2 long."""
     rng = words.rng
     name = hero or words.draw("first_names")
-    he = "she" if words.is_girl(name) else "he"
-    kind = kind or rng.choice(
-        [
-            *ANIMALS,
-            "girl" if he == "she" else "boy",
-            "farmer",
-            "baker",
-            "queen" if he == "she" else "king",
-            "robot",
-            "sailor",
-            "teacher",
-        ]
-    )
+    girl = words.is_girl(name)
+    he, his, him = ("she", "her", "her") if girl else ("he", "his", "him")
+    kind = kind or rng.choice(_kinds(girl))
     friend, friend_kind = words.draw("first_names"), rng.choice(ANIMALS)
     trouble, detail, solution = rng.choice(TROUBLES)
     slots = {
@@ -147,83 +214,18 @@ def story(
         "kind": kind,
         "he": he,
         "He": he.capitalize(),
+        "his": his,
+        "him": him,
         "thing": thing or rng.choice(THINGS),
         "place": rng.choice(PLACES),
         "mood": rng.choice(MOODS),
         "good": rng.choice(("happy", "proud", "glad", "tired but happy")),
         "friend": friend,
         "friend_kind": friend_kind,
-        "his": "her" if he == "she" else "his",
-        "him": "her" if he == "she" else "him",
     }
-    article = "an" if slots["mood"][0] in "aeiou" else "a"
     lines = [
-        rng.choice(
-            (
-                "Once upon a time there was {a} {mood} {kind} called {name}.",
-                "{name} was {a} {mood} {kind}.",
-                "There was once {a} {mood} {kind}. Everyone called {him} {name}.",
-                "Long ago there was {a} {mood} {kind} named {name}.",
-            )
-        ).replace("{a}", article),
-        rng.choice(
-            (
-                "{He} lived in a {place}.",
-                "{name} lived in a {place} with {his} family.",
-                "Every morning {name} walked through the {place}.",
-            )
-        ),
-        rng.choice(WISHES),
+        *_opening(words, slots["mood"], length),
+        *_trouble(words, trouble, detail, length),
+        *_rescue(words, friend_kind, solution, length),
     ]
-    if length > 0:
-        lines.append(
-            rng.choice(
-                (
-                    "{He} got up early and packed some bread.",
-                    "The sun was warm and the birds were singing.",
-                    "It was the first day of spring.",
-                    "In the evening {he} sat by the fire and thought about it.",
-                    "Nobody knew about it but {him}.",
-                )
-            )
-        )
-    lines += [
-        rng.choice(("One day ", "But one morning ", "Then, on a cold evening, ", "The next day ", "Suddenly "))
-        + trouble
-        + ".",
-        detail,
-    ]
-    if length > 1:
-        lines.append(
-            rng.choice(
-                (
-                    '"What can I do?" said {name}.',
-                    "{name} was very sad.",
-                    "{name} sat down and thought for a long time.",
-                    '"I will not give up," said {name}.',
-                    "{name} began to cry.",
-                )
-            )
-        )
-    lines.append(
-        rng.choice(
-            (
-                "Then {he} met {friend}, a friendly {friend_kind}.",
-                "{a2} {friend_kind} called {friend} heard {him}.",
-                "{friend} the {friend_kind} came to help.",
-            )
-        ).replace("{a2}", "An" if friend_kind[0] in "aeiou" else "A")
-    )
-    if length > 1:
-        lines.append(
-            rng.choice(
-                (
-                    '"Do not worry," said {friend}. "We can do it together."',
-                    '"Come with me," said {friend}.',
-                    '"I have an idea," said {friend}.',
-                    "{friend} listened and nodded.",
-                )
-            )
-        )
-    lines += ["Together they " + solution + ".", rng.choice(ENDS)]
     return " ".join(lines).format(**slots)
