@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.demo_model.data import Source, blocks
+from tools.demo_model.data import Block, Source, blocks
 
 HERE = Path(__file__).parent
 
@@ -75,38 +75,59 @@ def read_artifact(path: Path) -> Any:
         return from_weights(load_weights(config, lambda name: np.array(artifact.read(name)), mtp=True))
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train for args.seconds."""
-    began = time.perf_counter()
-    if args.from_artifact:
-        args.tokenizer = unpack_tokenizer(args.from_artifact, args.out)
-    source = Source(words=args.words, tokenizer=args.tokenizer, seed=args.seed, rows=args.rows, length=args.length)
-    stream = blocks(source, args.processes, first=args.first_block)
-    next(stream)  # the processes start while JAX does
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
+def starting_point(args: argparse.Namespace, params: Any, optimizer: Any) -> tuple[Any, Any, int]:
+    """(params, optimizer state, steps done): an earlier run's, those of given parameters, or those of `params`."""
+    from tools.demo_model import checkpoint
 
-    from tools.demo_model import checkpoint, geometry, model
-
-    config = geometry.tiny() if args.tiny else geometry.full()
-    params = model.fresh(config, args.seed)
-    print("parameters:", sum(leaf.size for leaf in jax.tree.leaves(params)), jax.devices(), flush=True)
-    step, optimizer = make_step(config, args.rows // 8 or 1, jnp.float32 if args.tiny else jnp.bfloat16)
     if args.resume and args.resume.is_file():
         params, state, at = checkpoint.load_state(args.resume)
-        at = int(at)  # an array would not print
-    else:
-        if args.from_artifact:
-            params = read_artifact(args.from_artifact)
-        elif args.start:
-            params = checkpoint.load_small(params, args.start, args.name)
-        state, at = optimizer.init(params), 0
-    params, state = jax.device_put((params, state))
-    log = (args.out / f"{args.name}.log.jsonl") if args.out else None
+        return params, state, int(at)  # an array would not print
+    if args.from_artifact:
+        params = read_artifact(args.from_artifact)
+    elif args.start:
+        params = checkpoint.load_small(params, args.start, args.name)
+    return params, optimizer.init(params), 0
+
+
+def open_log(args: argparse.Namespace) -> Path | None:
+    """Where the log goes, its folder made."""
+    if not args.out:
+        return None
+    args.out.mkdir(parents=True, exist_ok=True)
+    path: Path = args.out / f"{args.name}.log.jsonl"
+    return path
+
+
+def report(line: dict[str, Any], log: Path | None) -> None:
+    """One line of progress, shown and kept."""
+    print(json.dumps(line), flush=True)
     if log:
-        log.parent.mkdir(parents=True, exist_ok=True)
-    metrics, first, shown = None, at, time.perf_counter()
+        with log.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def share_done(args: argparse.Namespace, spent_s: float, steps: int) -> float:
+    """How much of the plan is over, 0 to 1: in steps where their number is given, else in seconds."""
+    return steps / args.steps if args.steps < 10**9 else min(1.0, (args.done + spent_s) / args.plan)
+
+
+def loop(
+    args: argparse.Namespace,
+    step: Callable[..., Any],
+    stream: Iterator[Block],
+    point: tuple[Any, Any, int],
+    began: float,
+) -> tuple[Any, Any, int]:
+    """Steps from `point` (params, state, steps done) until time or steps are up; the point reached.
+
+    began: perf_counter at the start of the run. The plan's clock starts later, once the first step is compiled and run.
+    """
+    import numpy as np
+
+    params, state, at = point
+    log = open_log(args)
+    already_warm = 100 if args.start or args.from_artifact else 0
+    first, shown = at, time.perf_counter()
     print(f"set up in {shown - began:.1f} s", flush=True)
     waited, started = 0.0, None
     while True:
@@ -114,12 +135,10 @@ def run(args: argparse.Namespace) -> None:
         spent = now - (started or now)
         if now - began > args.seconds or at - first >= args.steps:
             break
-        progress = min(1.0, (args.done + spent) / args.plan)
-        if args.steps < 10**9:
-            progress = (at - first) / args.steps
+        progress = share_done(args, spent, at - first)
         block = next(stream)
         waited += time.perf_counter() - now
-        scale = rate(progress, at + 100 if args.start or args.from_artifact else at, args.peak, args.hold)
+        scale = rate(progress, at + already_warm, args.peak, args.hold)
         params, state, metrics = step(params, state, block.tokens, block.flags, np.float32(scale))
         at += 1
         if started is None:
@@ -127,7 +146,7 @@ def run(args: argparse.Namespace) -> None:
             started = time.perf_counter()
             print(f"first step after {started - began:.1f} s", flush=True)
         if at % args.every == 0:
-            values = [round(float(value), 4) for value in metrics]
+            values = [round(float(value), 4) for value in metrics]  # waits for the step, so before the clock is read
             now = time.perf_counter()
             line = {
                 "step": at,
@@ -138,11 +157,31 @@ def run(args: argparse.Namespace) -> None:
                 "values": values,
             }
             shown = now
-            print(json.dumps(line), flush=True)
-            if log:
-                with log.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+            report(line, log)
     print(f"done: {at} steps, {args.done + time.perf_counter() - (started or began):.1f} s of the plan", flush=True)
+    return params, state, at
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train for args.seconds."""
+    began = time.perf_counter()
+    if args.from_artifact:
+        args.tokenizer = unpack_tokenizer(args.from_artifact, args.out)
+    source = Source(words=args.words, tokenizer=args.tokenizer, seed=args.seed, rows=args.rows, length=args.length)
+    stream = blocks(source, args.processes, first=args.first_block)
+    next(stream)  # the processes start while JAX does
+    import jax
+    import jax.numpy as jnp
+
+    from tools.demo_model import checkpoint, geometry, model
+
+    config = geometry.tiny() if args.tiny else geometry.full()
+    params = model.fresh(config, args.seed)
+    print("parameters:", sum(leaf.size for leaf in jax.tree.leaves(params)), jax.devices(), flush=True)
+    step, optimizer = make_step(config, args.rows // 8 or 1, jnp.float32 if args.tiny else jnp.bfloat16)
+    params, state, at = starting_point(args, params, optimizer)
+    params, state = jax.device_put((params, state))
+    params, state, at = loop(args, step, stream, (params, state, at), began)
     if args.out:
         checkpoint.save_small(params, args.out, args.name)
     if args.keep:
