@@ -68,6 +68,7 @@ BAD_VALUES = [
     ("--kv-capacity", "12.5"),
     ("--draft-tokens", "2.5"),
     ("--engine", "other"),
+    ("--reasoning-effort", "huge"),
     ("--api-key", ""),
     ("--api-key", " k"),
     ("--api-key", "a\nb"),
@@ -273,12 +274,13 @@ def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
         house_of(golden_chat_artifact, tmp_path, chat_template=tmp_path / "none.jinja")
 
 
-@pytest.mark.contract("D7")
-def test_the_effort_of_requests_that_name_none(golden_chat_artifact: Path, tmp_path: Path) -> None:
+@pytest.mark.contract("D7", "OPT-075")
+@pytest.mark.parametrize("level", [None, "minimal", "low", "medium", "high", "xhigh", "max"])
+def test_the_effort_of_requests_that_name_none(level: str | None, golden_chat_artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.jinja"
-    file.write_text("effort: {{ reasoning_effort }}")
-    house = house_of(golden_chat_artifact, tmp_path, chat_template=file, reasoning_effort="low")
-    for effort, shown in ((None, "low"), ("high", "high")):
+    file.write_text("effort: {{ reasoning_effort | default('own') }}")
+    house = house_of(golden_chat_artifact, tmp_path, chat_template=file, reasoning_effort=level)
+    for effort, shown in ((None, level or "own"), ("high", "high")):
         request = GenerationRequest(turns=(Turn(role="user"),), thinking=ThinkingFields(effort=effort))
         assert house.tokenizer.decode(house.builder.build(request).tokens) == f"effort: {shown}"
 
