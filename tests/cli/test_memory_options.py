@@ -13,6 +13,7 @@ from ninfer.cli.assembly import House, context_ceiling, engine_limits, open_hous
 from ninfer.cli.failure import Failure
 from ninfer.cli.model_engine import context_costs, load_model, log_memory
 from ninfer.cli.options import CapacityOptions, ModelOptions, ServeOptions
+from ninfer.engine.cost_presets import prefill_signature
 from ninfer.engine.memory import MIB, MemoryNeeds, MemoryPlan, PoolRequest
 from tests.engine.model.golden import golden
 
@@ -164,7 +165,10 @@ def test_a_presets_file_that_is_malformed_ends_the_start(
 
 @pytest.mark.contract("CTX-003")
 def test_costs_follow_the_model_and_the_device(golden_chat_artifact: Path, tmp_path: Path) -> None:
-    plain = context_costs(house_of(golden_chat_artifact, tmp_path))
+    house = house_of(golden_chat_artifact, tmp_path)
+    plain = context_costs(house)
+    stored = {name: tensor.format.name for name, tensor in house.artifact.tensors.items()}
+    assert plain.prefill_signature == prefill_signature(house.config, formats=stored)
     stretched = context_costs(house_of(golden_chat_artifact, tmp_path, {"rope_yarn_factor": 2.0}))
     assert plain.prefill_signature != stretched.prefill_signature
     assert plain.prefill_source == "generic"

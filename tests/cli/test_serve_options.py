@@ -185,7 +185,7 @@ def test_allowed_hosts(host: str, allowed: tuple[str, ...], names: set[str] | No
     assert server_settings(NetworkOptions(host=host, allowed_hosts=allowed), calls=1).allowed_hosts == names
 
 
-@pytest.mark.contract("OPT-003", "D43", "AUTH-001", "AUTH-006")
+@pytest.mark.contract("OPT-003", "OPT-065", "D43", "AUTH-001", "AUTH-006")
 def test_access() -> None:
     assert (ServeOptions().network.api_key, ServeOptions().network.cors) == (None, False)
     settings = server_settings(NetworkOptions(api_key="secret", cors=True), calls=1)
@@ -283,6 +283,27 @@ def test_the_effort_of_requests_that_name_none(level: str | None, golden_chat_ar
     for effort, shown in ((None, level or "own"), ("high", "high")):
         request = GenerationRequest(turns=(Turn(role="user"),), thinking=ThinkingFields(effort=effort))
         assert house.tokenizer.decode(house.builder.build(request).tokens) == f"effort: {shown}"
+
+
+@pytest.mark.contract("D6")
+@pytest.mark.parametrize(
+    ("flags", "said", "shown"),
+    [
+        ({}, ThinkingFields(), "unset unset"),
+        ({"no_thinking": True}, ThinkingFields(), "False unset"),
+        ({"no_thinking": True}, ThinkingFields(enabled=True), "True unset"),
+        ({"preserve_thinking": True}, ThinkingFields(), "unset True"),
+        ({"preserve_thinking": True}, ThinkingFields(preserve=False), "unset False"),
+    ],
+)
+def test_thinking_flags_reach_the_template(
+    flags: dict[str, bool], said: ThinkingFields, shown: str, golden_chat_artifact: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "t.jinja"
+    file.write_text("{{ enable_thinking | default('unset') }} {{ preserve_thinking | default('unset') }}")
+    house = house_of(golden_chat_artifact, tmp_path, chat_template=file, **flags)
+    request = GenerationRequest(turns=(Turn(role="user"),), thinking=said)
+    assert house.tokenizer.decode(house.builder.build(request).tokens) == shown
 
 
 def test_the_context_cannot_exceed_the_models(golden_chat_artifact: Path, tmp_path: Path) -> None:

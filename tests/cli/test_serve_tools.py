@@ -31,7 +31,7 @@ def client(base_url: str, key: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{base_url}/v1", api_key=key, max_retries=0, timeout=30)
 
 
-@pytest.mark.contract("AUTH-001", "OPT-003", "OPT-064", "OPT-065", "D16")
+@pytest.mark.contract("AUTH-001", "OPT-003", "OPT-064", "D16")
 def test_a_server_with_all_of_it(golden_chat_artifact: Path, tmp_path: Path) -> None:
     with served(golden_chat_artifact, tmp_path, *OPTIONS) as process:
         with client(process.base_url, "other") as stranger, pytest.raises(openai.AuthenticationError):

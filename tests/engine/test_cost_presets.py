@@ -51,7 +51,7 @@ def test_formulas() -> None:
     assert prefill.seconds(chunks=2, base_tokens=10, new_tokens=4) == pytest.approx((10 + 28 + 12.5) * 1e-9)
 
 
-@pytest.mark.contract("CTX-001", "CTX-002", "CTX-004")
+@pytest.mark.contract("CTX-001", "CTX-002", "CTX-003", "CTX-004")
 @pytest.mark.parametrize(
     ("hardware", "signature", "file", "transfer", "prefill"),
     [

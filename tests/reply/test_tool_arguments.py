@@ -100,6 +100,21 @@ def test_values(types: list[str] | None, text: str, value: object, mismatched: i
     assert (typed.empty_omitted, typed.mismatched, typed.duplicates) == (int(value is OMITTED), mismatched, 0)
 
 
+@pytest.mark.contract("TOOL-007")
+def test_a_schema_fills_in_nothing_and_looks_into_nothing() -> None:
+    inner = {"lat": {"type": "number", "default": 0}, "unit": {"type": "string", "default": "m"}}
+    place = {"type": "object", "properties": inner, "required": ["lat"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"days": {"type": "integer", "default": 3}, "unit": {"default": "C"}, "at": place},
+        "required": ["days", "unit"],
+        "additionalProperties": False,
+    }
+    typed = type_arguments([("at", '{"lat": "48", "x": 1}'), ("days", ""), ("y", "2")], schema)
+    assert typed.values == {"at": {"lat": "48", "x": 1}, "y": "2"}
+    assert (typed.empty_omitted, typed.mismatched) == (1, 0)
+
+
 @pytest.mark.contract("TOOL-016")
 def test_order_and_repeats() -> None:
     schema = {"properties": {"a": {"type": "integer"}}}

@@ -125,6 +125,15 @@ def test_replies(deltas: Sequence[TextDelta], how: Any, shown: str, calls: list[
     assert found.reasoning == "".join(delta.text for delta in deltas if delta.channel == "reasoning")
 
 
+@contract("TOOL-007")
+def test_a_call_that_lacks_a_required_argument_is_made() -> None:
+    reader = CallReader({"weather": {**SCHEMA, "required": ["city", "days", "unit"]}})
+    assert reader.feed([answer(CALL)]) == []
+    (made,) = reader.finish(STOP, reasoning_open=False)
+    assert isinstance(made, CallMade)
+    assert (made.call.name, made.call.arguments) == ROME
+
+
 def test_ordinary_text_passes_at_once() -> None:
     reader = CallReader({"weather": SCHEMA})
     assert reader.feed([answer("1 < 2")]) == [answer("1 < 2")]

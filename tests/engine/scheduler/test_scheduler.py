@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from ninfer.engine.cache import LedgerError
+from ninfer.engine.cache import LedgerError, pages_for
 from ninfer.engine.device import UnitResult
 from ninfer.engine.scheduler import UNPACED, DecodeStep, Note, Pacing, PrefillStep, Scheduler, StepPlan
 from ninfer.engine.types import (
@@ -17,6 +17,7 @@ from ninfer.engine.types import (
     Tokens,
     UnitFailed,
 )
+from tests.engine.scheduler.driver import end_of, units
 from tests.fakes.engine import limits, plan, prompt
 
 
@@ -190,6 +191,26 @@ def test_a_younger_request_gives_way_and_is_replayed_in_the_form_that_made_each_
     assert [event.processed_tokens for event in bench.told(1) if isinstance(event, PromptProgress)] == [64, 100]
     assert bench.figures.pauses == 1
     assert bench.figures.replayed_tokens == 100 + len(known) - 1
+
+
+@pytest.mark.contract("SCHED-001")
+def test_every_unit_comes_with_a_slot_and_with_the_pages_that_it_writes() -> None:
+    """Prefill, decode and replay alike; the last free page goes to the position that needs it, and no earlier."""
+    bench = Bench(lanes=2, pages=4, chunk_tokens=64)
+    bench.submit(0, 60, 100)
+    bench.submit(1, 100, 100)
+    kinds = set()
+    for at in range(260):
+        planned = bench.turn(float(at), token=at)
+        ran_units = [pair for step in (planned.prefill, planned.decode) if step is not None for pair in units(step)]
+        for ticket, unit in ran_units:
+            assert len(unit.pages) >= pages_for(end_of(unit))
+            replays = bench.figures.restores and ticket == 1
+            kinds.add((type(unit), bool(replays)))
+        held = [page for _, unit in ran_units for page in unit.pages]
+        assert len(set(held)) == len(held)
+        assert len({unit.slot for _, unit in ran_units}) == len({ticket for ticket, _ in ran_units})
+    assert len(kinds) == 4
 
 
 @pytest.mark.contract("SCHED-005")

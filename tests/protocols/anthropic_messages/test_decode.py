@@ -98,6 +98,9 @@ def test_contradictions() -> None:
     assert refusal(body(**off)) == ("conflicting_template_option", "thinking.type")
     low = {"output_config": {"effort": "low"}, "chat_template_kwargs": {"reasoning_effort": "high"}}
     assert refusal(body(**low)) == ("conflicting_template_option", "output_config.effort")
+    kept = {"preserve_thinking": True, "chat_template_kwargs": {"preserve_thinking": False}}
+    assert refusal(body(**kept)) == ("conflicting_template_option", "preserve_thinking")
+    assert refusal(body(**off, preserve_thinking=True)) == ("conflicting_template_option", "thinking.type")
 
 
 @contract("TMPL-013", "TMPL-015")

@@ -79,6 +79,8 @@ MALFORMED = [
     (tools(description=5), "tools[1].description", "invalid_type"),
     (tools(input_schema=[]), "tools[1].input_schema", "invalid_type"),
     (tools(input_schema={"type": "string"}), "tools[1].input_schema.type", "invalid_value"),
+    (tools(input_schema={"type": "array"}), "tools[1].input_schema.type", "invalid_value"),
+    (tools(input_schema={"type": ["object", "null"]}), "tools[1].input_schema.type", "invalid_value"),
     (tools(input_examples=[5]), "tools[1].input_examples[0]", "invalid_type"),
     (body(tool_choice="auto"), "tool_choice", "invalid_type"),
     (body(tool_choice={}), "tool_choice.type", "missing_required_parameter"),
@@ -92,7 +94,13 @@ MALFORMED = [
 
 
 @contract("ERR-003", "ERR-004", "ERR-005")
-@pytest.mark.parametrize(("wire", "param", "code"), MALFORMED)
+@pytest.mark.parametrize(
+    ("wire", "param", "code"),
+    [
+        pytest.param(*case, marks=[contract("ANTH-028")] if case[1].startswith("tools[1].input_") else [])
+        for case in MALFORMED
+    ],
+)
 def test_malformed_bodies(wire: Any, param: str, code: str) -> None:
     assert refusal(wire) == (code, param)
     if param != "stream":  # which does not concern a count

@@ -1,5 +1,6 @@
 """Chat bodies: what is taken over, what is refused, and that an error names its place and its value."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -323,8 +324,8 @@ def test_a_capability_that_is_not_given_is_refused_by_name(name: str, value: obj
         pytest.param("modalities", ["text", "audio"], marks=contract("CHAT-016")),
         pytest.param("modalities", [], marks=contract("CHAT-016")),
         pytest.param("grammar", "root ::= x"),
-        pytest.param("guided_json", {}),
-        pytest.param("guided_regex", "a"),
+        pytest.param("guided_json", {}, marks=contract("CHAT-030")),
+        pytest.param("guided_regex", "a", marks=contract("CHAT-030")),
         pytest.param("chat_template", "{{ messages }}", marks=contract("D44")),
     ],
 )
@@ -357,6 +358,9 @@ def test_parts_that_are_not_text(part: object, code: str) -> None:
     with pytest.raises(Unsupported) as caught:
         turn([{"type": "text", "text": "see"}, part])
     assert (caught.value.code, caught.value.param) == (code, "messages[0].content[1]")
+    where, _, guarantee = caught.value.message.partition(": ")
+    assert where == "messages[0].content[1]"
+    assert re.search("needs vision|(audio is|files are) not read", guarantee)
 
 
 @contract("ERR-003", "ERR-005")

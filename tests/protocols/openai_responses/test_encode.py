@@ -239,7 +239,7 @@ def test_no_output_text_on_the_wire() -> None:
     assert "output_text" not in answer.body
 
 
-@contract("D31")
+@contract("D31", "D32")
 def test_a_long_silence_repeats_the_first_snapshot() -> None:
     answer = new_answer()
     events = [*answer.still_running(), *answer.feed(said("a")), *answer.still_running()]

@@ -98,6 +98,8 @@ def test_a_call_and_its_output() -> None:
 def test_an_output_of_parts_is_the_same_as_a_string() -> None:  # RSP-03
     as_parts = turns(user("u"), call("c1"), output("c1", [{"type": "input_text", "text": "ok"}]))
     assert as_parts == turns(user("u"), call("c1"), output("c1", "ok"))
+    both = turns(user("u"), call("c1"), output("c1", [TEXT, {"type": "input_text", "text": "b"}]))
+    assert both[-1].parts == (Text("a"), Text("b"))
 
 
 REFUSED: list[tuple[list[Any], str, str]] = [
@@ -155,13 +157,14 @@ MARKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("items", "param", "code"),
-    [
-        pytest.param(*case, id=f"{at}-{case[1]}", marks=[contract(*MARKS[case[2]])] if case[2] in MARKS else [])
-        for at, case in enumerate(REFUSED)
-    ],
-)
+def refused(at: int, items: list[Any], param: str, code: str) -> Any:
+    """One row of REFUSED; it is marked by its code, and by where it stands."""
+    of_outputs = param.startswith("input[1].output") or param == "input[1].call_id"
+    held = MARKS.get(code, []) + ["RITEM-007"] * of_outputs
+    return pytest.param(items, param, code, id=f"{at}-{param}", marks=[contract(*held)] if held else [])
+
+
+@pytest.mark.parametrize(("items", "param", "code"), [refused(at, *row) for at, row in enumerate(REFUSED)])
 def test_refused(items: list[Any], param: str, code: str) -> None:
     with pytest.raises(RequestError) as caught:
         read(body(input=items))
@@ -268,8 +271,15 @@ def test_assistant_items_out_of_order(items: list[Any], param: str) -> None:
         pytest.param([call("c"), user("u"), output("c")], "input[0].call_id", id="not behind its turn"),
         pytest.param([call("c")], "input[0].call_id", id="none at all"),
         pytest.param([call("c"), call("c"), output("c")], "input[1].call_id", id="one id for two calls"),
-        pytest.param([call("c"), output("c", name="g")], "input[1].name", id="another name"),
-        pytest.param([call("c"), output("c", namespace="ns")], "input[1].namespace", id="another namespace"),
+        pytest.param(
+            [call("c"), output("c", name="g")], "input[1].name", id="another name", marks=contract("RITEM-007")
+        ),
+        pytest.param(
+            [call("c"), output("c", namespace="ns")],
+            "input[1].namespace",
+            id="another namespace",
+            marks=contract("RITEM-007"),
+        ),
     ],
 )
 @contract("RITEM-014", "ERR-026")

@@ -12,7 +12,6 @@ from ninfer.conversation import CallMade, EngineUnavailable, FinishReason, Queue
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.protocols.openai_responses.encode import Answer, WireEvent
 from ninfer.protocols.openai_responses.order import OrderChecker
-from ninfer.protocols.openai_responses.store import OVERFLOW_CODE
 from ninfer.server.app import create_app
 from ninfer.server.running import RunningCalls
 from ninfer.service.host import ProtocolFlags
@@ -209,6 +208,8 @@ async def test_retrieval() -> None:
     assert (await house.get(dropped["id"], 404))["error"]["code"] == "response_not_found"
     again = await house.create(previous_response_id=dropped["id"])
     assert error_of(again) == (404, "response_not_found", "previous_response_id")
+    unkept = events_of((await house.create(stream=True, store=False)).body)[-1]["response"]
+    assert (await house.get(unkept["id"], 404))["error"]["code"] == "response_not_found"
 
 
 @contract("RSTORE-012", "ERR-028")
@@ -301,9 +302,10 @@ async def test_what_is_not_offered() -> None:
 async def test_a_response_that_is_too_large_to_keep() -> None:
     house = House(script("x" * (1 << 20)), response_store_max_mib=1)
     answer = await house.create()
-    assert error_of(answer) == (400, OVERFLOW_CODE, "store")
+    code = "response_store_capacity_exceeded"
+    assert error_of(answer) == (400, code, "store")
     last = events_of((await house.create(stream=True)).body)[-1]["response"]
-    assert (last["status"], last["output"], last["error"]["code"]) == ("failed", [], OVERFLOW_CODE)
+    assert (last["status"], last["output"], last["error"]["code"]) == ("failed", [], code)
     await house.made(store=False)
 
 

@@ -44,7 +44,7 @@ async def client(*steps: Step, **members: Any) -> AsyncIterator[Client]:
             yield Client(sdk, host)
 
 
-@contract("RESP-031", "ROBJ-006")
+@contract("RESP-031", "ROBJ-006", "HTTP-003")
 async def test_create() -> None:
     async with client(*script("Hel", "lo", reasoning=["hm"])) as use:
         made = await use(lambda sdk: sdk.responses.create(model=CARD.id, input="Hi", instructions="Be brief."))

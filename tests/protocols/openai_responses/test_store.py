@@ -26,7 +26,7 @@ def size(record: StoredResponse) -> int:
     return used
 
 
-@contract("RSTORE-002")
+@contract("RSTORE-002", "RSTORE-017")
 def test_the_least_recently_used_goes_first() -> None:
     store = new_store(max_records=2)
     for name in ("a", "b"):
