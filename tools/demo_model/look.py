@@ -8,14 +8,21 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from tools.demo_model import checks
 from tools.demo_model.generate import calls, extract, reason, talk
 from tools.demo_model.render import Example, prompt_text
 from tools.demo_model.words import Words, load_lists
 
+if TYPE_CHECKING:
+    from ninfer.engine.model.config import TextConfig
+
+Judge = Callable[[Any, Any], Any]
 HERE = Path(__file__).parent
 TASKS = {
     "call": calls.call,
@@ -88,11 +95,83 @@ def main() -> None:
     look(args)
 
 
+def draft_judge(config: TextConfig) -> Judge:
+    """The compiled (params, tokens [rows, tokens]) -> hits bool [3, rows, tokens], as `accepted` reads them."""
+    import jax
+    import jax.numpy as jnp
+
+    from tools.demo_model import model
+
+    @jax.jit
+    def hits(params: Any, tokens: Any) -> Any:
+        starts = jnp.zeros(tokens.shape, bool).at[:, 0].set(True)
+        hidden, segment = model.trunk(params, tokens, starts, config)
+        outs = model.mtp_depths(params, hidden, tokens, segment, 3, config)
+        return jnp.stack([jnp.argmax(model.logits(params, out), -1) == jnp.roll(tokens, -2, 1) for out in outs])
+
+    return hits
+
+
+def draft_hits(hits: Judge, params: Any, texts: list[list[int]], stop: int) -> Any:
+    """Hits of prompt-and-reply texts, in blocks of 64 rows (a rest is left out); None where there is no full block."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    if len(texts) < 64:
+        return None
+    whole = np.full((len(texts), 1536), stop, np.int32)
+    for row, ids in enumerate(texts):
+        whole[row, : len(ids[:1536])] = ids[:1536]
+    full = len(whole) - len(whole) % 64
+    return np.concatenate([np.asarray(hits(params, jnp.asarray(whole[at : at + 64]))) for at in range(0, full, 64)], 1)
+
+
+@attrs.define
+class Tally:
+    """What one task has come to: counts of replies (right, shaped, loops) and of draft tokens; failures to show."""
+
+    right: int = 0
+    shaped: int = 0
+    loops: int = 0
+    good: int = 0
+    drafted: int = 0
+    shown: list[str] = attrs.field(factory=list)
+
+    def add(self, task: str, example: Example, reply: list[int], text: str, most_shown: int) -> bool:
+        """Judge one reply (tokens, and the text they make); whether it loops."""
+        _, answer = checks.split_thought(text, example.thinking)
+        loop = checks.is_loop(reply)
+        self.loops += loop
+        ok = task in TASKS and checks.verdict(example.check, answer, example.tools)
+        self.right += ok
+        if example.check.get("kind") == "json":
+            self.shaped += checks.valid_shape(example.check, answer)
+        if not ok and len(self.shown) < most_shown:
+            expected = {key: value for key, value in example.check.items() if key != "kind"}
+            self.shown.append(
+                f"   USER {example.messages[-2]['content'][-300:]!r}"
+                f"\n   WANT {str(expected)[:300]}\n   GOT  {text[:400]!r}"
+            )
+        return loop
+
+    def add_drafts(self, hits: list[Any], first: int, last: int) -> None:
+        """Count the drafts over tokens first..last-1."""
+        good, drafted = accepted(hits, first, last)
+        self.good, self.drafted = self.good + good, self.drafted + drafted
+
+    def line(self, task: str, count: int) -> str:
+        """The task's line, without its time."""
+        shape = f" shape {self.shaped}/{count}" if self.shaped else ""
+        share = self.good / max(1, self.drafted)
+        return (
+            f"{task:11s} right {self.right}/{count}{shape} loops {self.loops}"
+            f" accept {self.good}/{self.drafted} = {share:.3f}"
+        )
+
+
 def look(args: argparse.Namespace) -> None:
     """Run all tasks of one checkpoint."""
     import jax
-    import jax.numpy as jnp
-    import numpy as np
     from tokenizers import Tokenizer
 
     from tools.demo_model import checkpoint, decode, geometry, model
@@ -102,14 +181,7 @@ def look(args: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
     stop = tokenizer.token_to_id("<|im_end|>")
     lists = load_lists(args.words)
-
-    @jax.jit
-    def hits(params: Any, tokens: Any) -> Any:
-        starts = jnp.zeros(tokens.shape, bool).at[:, 0].set(True)
-        hidden, segment = model.trunk(params, tokens, starts, config)
-        outs = model.mtp_depths(params, hidden, tokens, segment, 3, config)
-        return jnp.stack([jnp.argmax(model.logits(params, out), -1) == jnp.roll(tokens, -2, 1) for out in outs])
-
+    judge = draft_judge(config)
     wanted = args.tasks.split(",") if args.tasks else [*TASKS, *FREE]
     for task, maker in {**TASKS, **FREE}.items():
         if task not in wanted:
@@ -121,49 +193,16 @@ def look(args: argparse.Namespace) -> None:
         fits = [at for at, ids in enumerate(prompts) if len(ids) <= args.length]
         examples, prompts = [examples[at] for at in fits], [prompts[at] for at in fits]
         replies = decode.complete(params, prompts, args.most, stop, config, args.batch, args.length)
-        right = shaped = loops = good = drafted = 0
-        shown: list[str] = []
-        whole = np.full((len(prompts), 1536), stop, np.int32)
-        for row, (ids, reply) in enumerate(zip(prompts, replies, strict=True)):
-            both = (ids + reply)[:1536]
-            whole[row, : len(both)] = both
-        seen = (
-            np.concatenate(
-                [
-                    np.asarray(hits(params, jnp.asarray(whole[at : at + 64])))
-                    for at in range(0, len(whole) - len(whole) % 64 or 64, 64)
-                ],
-                1,
-            )
-            if len(whole) >= 64
-            else None
-        )
+        texts = [ids + reply for ids, reply in zip(prompts, replies, strict=True)]
+        seen = draft_hits(judge, params, texts, stop)
+        tally = Tally()
         for row, (example, ids, reply) in enumerate(zip(examples, prompts, replies, strict=True)):
             text = tokenizer.decode(reply, skip_special_tokens=False)
-            _, answer = checks.split_thought(text, example.thinking)
-            loop = checks.is_loop(reply)
-            loops += loop
-            ok = task in TASKS and checks.verdict(example.check, answer, example.tools)
-            right += ok
-            if example.check.get("kind") == "json":
-                shaped += checks.valid_shape(example.check, answer)
+            loop = tally.add(task, example, reply, text, args.show)
             if not loop and seen is not None and row < seen.shape[1]:
-                a, b = accepted([seen[d, row] for d in range(3)], len(ids), len(ids) + len(reply) + 1)
-                good, drafted = good + a, drafted + b
-            if not ok and len(shown) < args.show:
-                expected = {key: value for key, value in example.check.items() if key != "kind"}
-                shown.append(
-                    f"   USER {example.messages[-2]['content'][-300:]!r}"
-                    f"\n   WANT {str(expected)[:300]}\n   GOT  {text[:400]!r}"
-                )
-        line = f"{task:11s} right {right}/{len(examples)}"
-        if shaped:
-            line += f" shape {shaped}/{len(examples)}"
-        print(
-            f"{line} loops {loops} accept {good}/{drafted} = {good / max(1, drafted):.3f}"
-            f"  {time.perf_counter() - began:.1f} s"
-        )
-        print("\n".join(shown), flush=True)
+                tally.add_drafts([seen[depth, row] for depth in range(3)], len(ids), len(texts[row]) + 1)
+        print(f"{tally.line(task, len(examples))}  {time.perf_counter() - began:.1f} s")
+        print("\n".join(tally.shown), flush=True)
 
 
 if __name__ == "__main__":
