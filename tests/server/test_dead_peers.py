@@ -127,7 +127,8 @@ async def open_house(address: str, *, keep_alive_s: float = 5.0) -> AsyncIterato
     device = FakeDevice(gate=gate, choose=choose_letter)
     settings = ServerSettings(grace_s=1.0, keep_alive_s=keep_alive_s)
     async with (
-        open_service(device, settings=ServiceSettings(max_pending_requests=4)) as it,
+        # Nobody may leave the queue because of how long the wait is.
+        open_service(device, settings=ServiceSettings(max_pending_requests=4, pending_timeout_s=10 * HANGS_S)) as it,
         running_server(it.service, [OpenAIChat(it.service)], settings=settings, address=address) as server,
     ):
         try:
