@@ -199,6 +199,7 @@ def test_a_history_may_begin_with_results(before: tuple[dict[str, object], ...])
     ]
 
 
+@contract("ANTH-031")
 def test_a_failed_call_is_marked() -> None:
     found = turns(USER, assistant(use("a"), use("b")), user(result("a", "boom", is_error=True), result("b", None)))
     assert [(turn.text, turn.is_error) for turn in found[2:]] == [("boom", True), ("", False)]

@@ -186,11 +186,25 @@ REFUSAL_MARKS = {
     "invalid_value": ["ERR-003"],
     "missing_required_parameter": ["ERR-003"],
 }
+BOUNDED = {
+    *("max_output_tokens", "temperature", "top_p", "metadata", "max_tool_calls"),
+    *("truncation", "top_logprobs", "background", "service_tier", "include"),
+}
+"""Fields whose statement says what they may be: it is held by what they may not be, too."""
+
+
+def bound_of(param: str) -> list[str]:
+    """The statement about the field in which `param` lies."""
+    name = param.partition(".")[0].partition("[")[0]
+    return MARKS[name] if name in BOUNDED else []
 
 
 @pytest.mark.parametrize(
     ("members", "param", "code"),
-    [pytest.param(*case, id=f"{case[1]}-{case[2]}", marks=contract(*REFUSAL_MARKS[case[2]])) for case in REFUSED],
+    [
+        pytest.param(*case, id=f"{case[1]}-{case[2]}", marks=contract(*REFUSAL_MARKS[case[2]], *bound_of(case[1])))
+        for case in REFUSED
+    ],
 )
 def test_refused(members: dict[str, Any], param: str, code: str) -> None:
     with pytest.raises(RequestError) as caught:
