@@ -47,9 +47,10 @@ class Process:
 
 
 @contextmanager
-def served(artifact: Path, cache: Path, *arguments: str) -> Iterator[Process]:
-    """Start a server on a free port and wait for its ready line."""
-    command = [sys.executable, "-m", "ninfer", "serve", str(artifact), "--port", "0", "--cache-dir", str(cache)]
+def served(artifact: Path | None, cache: Path, *arguments: str) -> Iterator[Process]:
+    """Start a server on a free port and wait for its ready line. None: with no artifact named."""
+    named = [] if artifact is None else [str(artifact)]
+    command = [sys.executable, "-m", "ninfer", "serve", *named, "--port", "0", "--cache-dir", str(cache)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=environment) as child:
         try:
