@@ -217,6 +217,7 @@ def model_tables(model: BenchModel, options: argparse.Namespace) -> tuple[list[s
     rule = rule_table(model, options.runs, options.steps)
     for table in (rates, prefill, between, host, rule):
         lines += ["", *table]
+    print("\n".join(lines), flush=True)  # what comes after may fail; minutes went into this
     batch_1 = [cell.strip() for cell in rates[2].split("|")[1:-1]]
     prompt_rate = prefill[-1].split("|")[2].strip()
     row = f"| ninfer | {model.name} | {model.weight_bytes:,} | {batch_1[1]} | {batch_1[3]} | {prompt_rate} |"
@@ -240,10 +241,10 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as made:
         options.cache = options.cache or Path(made) / "cache"
-        where = (
-            f"{time.strftime('%Y-%m-%d')}, {machine()}, JAX {jax.__version__}: {options.runs} runs, `python -m "
-            f"benchmarks.engine_cpu {' '.join(arguments)}`."
+        sizes = " ".join(
+            f"--{name} {getattr(options, name)}" for name in ("runs", "tokens", "prompt", "steps", "context")
         )
+        where = f"{time.strftime('%Y-%m-%d')}, {machine()}, JAX {jax.__version__}: `--models {' '.join(options.models)} {sizes}`."
         lines, rows = [where], []
         for name in options.models:
             tables, row = model_tables(load(name, options.context), options)
@@ -258,7 +259,7 @@ def main(arguments: Sequence[str]) -> None:
         if options.llama is not None and options.gguf is not None:
             log("llama.cpp")
             lines += ["", "### Beside llama.cpp", "", *llama_table(options.llama, options.gguf, options.runs, rows)]
-    print("\n".join(lines))
+    print("\n".join(["", "All of it:", "", *lines]))
     if options.write is not None:
         write(options.write, lines, MARKS)
 

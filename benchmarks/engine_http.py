@@ -50,7 +50,9 @@ def served(artifact: Path, cache: Path, *, context_tokens: int) -> Iterator[Serv
 
 def stream_rate(url: str, new_tokens: int) -> float:
     """Tokens a second between the first and the last text of one streamed answer, by the usage that it states."""
+    model = httpx.get(f"{url}/v1/models").json()["data"][0]["id"]
     body = {
+        "model": model,
         "messages": [MESSAGE], "stream": True, "temperature": 0, "max_tokens": new_tokens,
         "stream_options": {"include_usage": True},
     }  # fmt: skip
