@@ -244,7 +244,8 @@ def main(arguments: Sequence[str]) -> None:
         sizes = " ".join(
             f"--{name} {getattr(options, name)}" for name in ("runs", "tokens", "prompt", "steps", "context")
         )
-        where = f"{time.strftime('%Y-%m-%d')}, {machine()}, JAX {jax.__version__}: `--models {' '.join(options.models)} {sizes}`."
+        models = " ".join(options.models)
+        where = f"{time.strftime('%Y-%m-%d')}, {machine()}, JAX {jax.__version__}: `--models {models} {sizes}`."
         lines, rows = [where], []
         for name in options.models:
             tables, row = model_tables(load(name, options.context), options)
