@@ -18,8 +18,7 @@ from ninfer.engine.programs import JaxDevice
 from tests.engine.model.golden import FOLDER, WIDE, random_weights
 
 ROOT = Path(__file__).parents[1]
-DEMONSTRATION = (ROOT / "src/ninfer/demo/demo.ninfer", ROOT / "tools/demo_model/work/demo.ninfer")
-"""Where the embedded model is, and where it is being made; the first that exists is meant."""
+DEMONSTRATION = ROOT / "src/ninfer/demo/demo.ninfer"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -81,9 +80,4 @@ def load(name: str, context_tokens: int) -> BenchModel:
 
 def artifact_path(name: str) -> Path:
     """The file that `name` means; `demo` is the demonstration model."""
-    if name != "demo":
-        return Path(name)
-    found = [path for path in DEMONSTRATION if path.exists()]
-    if not found:
-        raise SystemExit(f"no demonstration model at {' or '.join(map(str, DEMONSTRATION))}")
-    return found[0]
+    return DEMONSTRATION if name == "demo" else Path(name)

@@ -135,11 +135,19 @@ def test_what_is_not_built_ends_the_start(arguments: list[str], capsys: pytest.C
 
 
 @pytest.mark.contract("D40")
-def test_values_that_ask_for_nothing_pass() -> None:
-    UnbuiltOptions().refuse()
-    neutral: dict[str, Any] = {"log_stats_interval_ms": 0, "log_stats_panel": "off", "host_context_mib": 0.0}
-    known = {name: value for name, value in neutral.items() if name in {a.name for a in attrs.fields(UnbuiltOptions)}}
-    UnbuiltOptions(**known).refuse()
+@pytest.mark.parametrize(
+    ("name", "neutral", "asking"),
+    [
+        ("log_stats_interval_ms", 0, 1000),
+        ("media_cache_mib", 0, 1),
+        ("host_context_mib", 0.0, 1.0),
+    ],
+)
+def test_values_that_ask_for_nothing_pass(name: str, neutral: float, asking: float) -> None:
+    for passes in (UnbuiltOptions(), UnbuiltOptions(**{name: neutral}), UnbuiltOptions(log_stats_panel="off")):  # type: ignore[arg-type]
+        passes.refuse()
+    with pytest.raises(Failure, match="not in this build"):
+        UnbuiltOptions(**{name: asking}).refuse()  # type: ignore[arg-type]
 
 
 @pytest.mark.contract("OPT-001", "OPT-002", "OPT-010", "OPT-011")
