@@ -7,7 +7,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "tests.contract.marks", "tests.fixtures"]
+pytest_plugins = ["pytester", "tests.contract.marks", "tests.deviceless", "tests.fixtures"]
 
 # No deadline: the machine is shared, and a slow example is no fault. `ci` repeats the same examples every time, so
 # that a red run means a change; `dev` looks somewhere new on each run.
