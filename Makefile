@@ -1,13 +1,18 @@
-# Everything a fresh machine needs: `make serve`, `make test`. `make lint` runs the linters that CI runs.
+# Everything a fresh machine needs: `make serve`, `make test`. `make lint` runs the linters that CI runs, and
+# `make test-kernels` the tests of GPU programs under the GPU machine's jax, without a GPU (Python >= 3.12: GPU_PYTHON).
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+GPU_PYTHON ?= python3.12
+GPU_VENV ?= .venv-gpu
 # The configuration and the plugin are named, because pytest would take the value of `--shared PATH` for a place to look.
-PYTEST := $(BIN)/python -m pytest -c pyproject.toml -p tests.contract.marks
+PYTEST_OPTIONS := -m pytest -c pyproject.toml -p tests.contract.marks
+PYTEST := $(BIN)/python $(PYTEST_OPTIONS)
+KERNEL_TESTS := -m "kernels or deviceless" tests/kernels_pallas tests/engine
 SERVE_ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: serve test test-slow lint format
+.PHONY: serve test test-slow test-kernels count-kernels lint format
 
 serve: $(VENV)/.runtime
 	$(BIN)/python -m ninfer serve $(SERVE_ARGS)
@@ -17,6 +22,13 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m slow $(PYTEST_ARGS) || [ $$? -eq 5 ]  # 5: there is no slow test
+
+test-kernels: $(GPU_VENV)/.deviceless
+	JAX_PLATFORMS=cpu $(GPU_VENV)/bin/python $(PYTEST_OPTIONS) $(KERNEL_TESTS) $(PYTEST_ARGS)
+
+# How many tests `test-kernels` would run; for where it cannot.
+count-kernels: $(VENV)/.dev
+	@$(PYTEST) --collect-only $(KERNEL_TESTS) | grep -c ::
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -38,3 +50,8 @@ $(VENV)/.runtime: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch $@ $(VENV)/.runtime
+
+$(GPU_VENV)/.deviceless: pyproject.toml
+	test -x $(GPU_VENV)/bin/python || $(GPU_PYTHON) -m venv $(GPU_VENV)
+	$(GPU_VENV)/bin/python -m pip install --quiet -e ".[test,deviceless]"
+	touch $@
