@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from ninfer.engine.artifact import Artifact
 from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.model.weights import TextWeights, load_weights
-from ninfer.engine.programs import JaxDevice
+from ninfer.engine.programs import JaxDevice, PerLayer
 from tests.engine.model.golden import FOLDER, WIDE, random_weights
 
 ROOT = Path(__file__).parents[1]
@@ -47,8 +47,7 @@ class BenchModel:
         """A device that is not prepared yet, with room for `lanes` full contexts."""
         pages = lanes * -(-self.context_tokens // 64)
         return JaxDevice(
-            self.config,
-            self.weights,
+            PerLayer(self.config, self.weights),
             lanes=lanes,
             total_pages=pages,
             prefill_chunk_tokens=chunk_tokens,

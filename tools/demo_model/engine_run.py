@@ -24,6 +24,7 @@ from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.model.sequence import sequence_hidden
 from ninfer.engine.model.weights import AttentionWeights, TextWeights, load_weights
 from ninfer.engine.programs.jax_device import JaxDevice
+from ninfer.engine.programs.per_layer import PerLayer
 from ninfer.engine.types import EngineLimits, Failed, Plan, Prompt, Sampling, Tokens
 from tools.demo_model.model import logits, mtp_depths
 
@@ -58,8 +59,7 @@ async def running(loaded: Loaded, cache: Path | None) -> AsyncIterator[RunningEn
     """An engine of eight lanes over the weights. cache: folder for compiled programs."""
     with tempfile.TemporaryDirectory() as fallback:
         device = JaxDevice(
-            loaded.config,
-            attrs_without_mtp(loaded.weights),
+            PerLayer(loaded.config, attrs_without_mtp(loaded.weights)),
             lanes=LANES,
             total_pages=LANES * CONTEXT_TOKENS // 64,
             prefill_chunk_tokens=CONTEXT_TOKENS // 2,

@@ -24,6 +24,7 @@ from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.weights import load_weights
 from ninfer.engine.programs.footprint import device_kind, free_device_bytes, memory_needs, prepare_allocator
 from ninfer.engine.programs.jax_device import JaxDevice
+from ninfer.engine.programs.per_layer import PerLayer
 from ninfer.engine.types import PAGE_TOKENS, EngineLimits
 
 log = logging.getLogger(__name__)
@@ -97,8 +98,7 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
     except TooLittleMemory as error:
         raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
     device = JaxDevice(
-        config,
-        load_weights(config, source.artifact.read),
+        PerLayer(config, load_weights(config, source.artifact.read)),
         lanes=limits.lanes,
         total_pages=budget.plan.pages,
         prefill_chunk_tokens=limits.prefill_chunk_tokens,

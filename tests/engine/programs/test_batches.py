@@ -41,7 +41,10 @@ class CountingDevice:
 
 @pytest.mark.contract("EXEC-002", "EXEC-003", "EXEC-005")
 def test_each_round_runs_the_program_of_its_size(device: JaxDevice) -> None:
-    assert [facts.name for facts in device.programs] == ["prefill", *[f"decode {n}" for n in range(1, LANES + 1)]]
+    assert [facts.name for facts in device.programs] == [
+        f"prefill {CHUNK_TOKENS}",
+        *[f"decode {n}" for n in range(1, LANES + 1)],
+    ]
     compiled = device.compilations
     counting = CountingDevice(device)
     within = limits(lanes=LANES, pages=POOL_PAGES, context_tokens=CONTEXT_TOKENS, chunk_tokens=CHUNK_TOKENS)

@@ -14,7 +14,7 @@ import pytest
 from ninfer.engine.model.head import logits
 from ninfer.engine.model.state import zero_state
 from ninfer.engine.model.trunk import PromptChunk, Rows, run_prompt, run_rows
-from ninfer.engine.programs import JaxDevice
+from ninfer.engine.programs import JaxDevice, PerLayer
 from tests.engine.model.golden import WIDE, bits, random_weights
 from tests.engine.programs.conftest import CHUNK_TOKENS, LANES, POOL_PAGES
 from tests.engine.programs.drive import Lane, decode, pages_for
@@ -64,7 +64,7 @@ def test_golden_model(device: JaxDevice) -> None:
 @pytest.mark.slow
 def test_wide_model() -> None:
     device = JaxDevice(
-        WIDE, random_weights(WIDE), lanes=8, total_pages=40, prefill_chunk_tokens=192, max_context_tokens=256
+        PerLayer(WIDE, random_weights(WIDE)), lanes=8, total_pages=40, prefill_chunk_tokens=192, max_context_tokens=256
     )
     device.prepare()
     assert check(device, 8, 40, (64, 128, 192), 8192) == 36 * (STEPS + 1)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ninfer.engine.cache import pages_for
-from ninfer.engine.programs import JaxDevice
+from ninfer.engine.programs import JaxDevice, PerLayer
 from ninfer.engine.types import PAGE_TOKENS, Finished, Plan, Prompt, Sampling
 from tests.engine.model.golden import WIDE, golden, random_weights
 from tests.engine.programs.conftest import CHUNK_TOKENS, CONTEXT_TOKENS, LANES, POOL_PAGES
@@ -183,7 +183,7 @@ def long_ground(request: pytest.FixtureRequest) -> Ground:
     """Eight lanes, chunks up to 512, prompts up to 400."""
     config, weights = (golden().config, golden().weights) if request.param == "golden" else (WIDE, random_weights(WIDE))
     sizes = {"lanes": 8, "prefill_chunk_tokens": 512, "max_context_tokens": 512, "total_pages": 48}
-    device = JaxDevice(config, weights, **sizes)
+    device = JaxDevice(PerLayer(config, weights), **sizes)
     device.prepare()
     vocabulary = 290 if request.param == "golden" else WIDE.vocab_size
     return make_ground(device, vocabulary=vocabulary, lanes=8, pages=48, chunk=512, context=512, count=40, new=90)

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from ninfer.engine.memory import PoolRequest, TooLittleMemory, plan_memory
-from ninfer.engine.programs import JaxDevice
+from ninfer.engine.programs import JaxDevice, PerLayer
 from ninfer.engine.programs import footprint as of
 from ninfer.engine.programs.stored_weights import store
 from tests.engine.model.golden import WIDE, golden
@@ -43,7 +43,10 @@ def test_memory_is_allocated_once_and_changed_in_place(device: JaxDevice) -> Non
         decode(lanes[:count], 2)
     assert device.buffers() == before
     held = sum(size for _, size in before)
-    assert [facts.name for facts in device.programs] == ["prefill", *(f"decode {n}" for n in range(1, LANES + 1))]
+    assert [facts.name for facts in device.programs] == [
+        f"prefill {CHUNK_TOKENS}",
+        *(f"decode {n}" for n in range(1, LANES + 1)),
+    ]
     assert {facts.aliased_bytes for facts in device.programs} == {held}
     # What a program allocates besides does not grow with the pool: not even one page is copied whole.
     assert all(facts.workspace_bytes < held for facts in device.programs)
@@ -59,7 +62,7 @@ def test_the_pool_follows_the_last_word() -> None:
         return 2
 
     sizes = {"lanes": 1, "total_pages": 3, "prefill_chunk_tokens": 64, "max_context_tokens": 128}
-    device = JaxDevice(given.config, given.weights, fit=fit, **sizes)
+    device = JaxDevice(PerLayer(given.config, given.weights), fit=fit, **sizes)
     device.prepare()
     assert asked == [device.workspace_bytes]
     assert device.total_pages == 2

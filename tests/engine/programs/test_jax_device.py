@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ninfer.engine.device import Device, PrefillUnit
-from ninfer.engine.programs import JaxDevice
+from ninfer.engine.programs import JaxDevice, PerLayer
 from ninfer.engine.types import Sampling
 from tests.engine.model.golden import bits, golden
 from tests.engine.programs.conftest import CHUNK_TOKENS, CONTEXT_TOKENS, LANES, POOL_PAGES
@@ -124,7 +124,12 @@ def test_faulty_logits_are_flagged_and_leave_nothing_behind() -> None:
     given = golden()
     broken = replace(given.weights, embed=given.weights.embed.at[299].set(np.nan))
     device = JaxDevice(
-        given.config, broken, lanes=2, total_pages=4, prefill_chunk_tokens=64, max_context_tokens=128, used_tokens=300
+        PerLayer(given.config, broken),
+        lanes=2,
+        total_pages=4,
+        prefill_chunk_tokens=64,
+        max_context_tokens=128,
+        used_tokens=300,
     )
     device.prepare()
     good = Lane(device, 0, (0, 1), PROMPTS[0])
@@ -147,7 +152,7 @@ def test_faulty_logits_are_flagged_and_leave_nothing_behind() -> None:
 def test_units_need_a_prepared_device() -> None:
     given = golden()
     device = JaxDevice(
-        given.config, given.weights, lanes=1, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=128
+        PerLayer(given.config, given.weights), lanes=1, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=128
     )
     assert device.compilations == 0
     with pytest.raises(RuntimeError, match="not prepared"):
@@ -166,7 +171,7 @@ def test_units_need_a_prepared_device() -> None:
 def test_sizes_are_checked(changes: dict[str, int], says: str) -> None:
     sizes = {"lanes": 1, "total_pages": 2, "prefill_chunk_tokens": 64, "max_context_tokens": 128} | changes
     with pytest.raises(ValueError, match=says):
-        JaxDevice(golden().config, golden().weights, **sizes)
+        JaxDevice(PerLayer(golden().config, golden().weights), **sizes)
 
 
 def test_a_refused_unit_costs_nothing(device: JaxDevice) -> None:
@@ -185,8 +190,7 @@ def test_progress_and_the_compile_cache(tmp_path: Path) -> None:
     calls: list[tuple[str, int, int]] = []
     folder = tmp_path / "programs"
     device = JaxDevice(
-        given.config,
-        given.weights,
+        PerLayer(given.config, given.weights),
         lanes=1,
         total_pages=3,
         prefill_chunk_tokens=64,
@@ -198,7 +202,7 @@ def test_progress_and_the_compile_cache(tmp_path: Path) -> None:
         device.prepare()
     finally:
         jax.config.update("jax_compilation_cache_dir", None)
-    assert calls == [("prefill", 0, 3), ("decode 1", 1, 3), ("memory", 2, 3), ("ready", 3, 3)]
+    assert calls == [("prefill 64", 0, 3), ("decode 1", 1, 3), ("memory", 2, 3), ("ready", 3, 3)]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len([file for file in folder.iterdir() if "decode_step" in file.name or "prefill_step" in file.name]) >= 2
 
@@ -208,8 +212,7 @@ def test_progress_and_the_compile_cache(tmp_path: Path) -> None:
 def test_decode_call_by_call_gives_the_same_bits(device: JaxDevice) -> None:
     """Without programs made ahead of time; what JAX compiles for itself, it compiles before the device is ready."""
     plain = JaxDevice(
-        golden().config,
-        golden().weights,
+        PerLayer(golden().config, golden().weights),
         lanes=2,
         total_pages=POOL_PAGES,
         prefill_chunk_tokens=CHUNK_TOKENS,

@@ -14,15 +14,12 @@ import attrs
 import jax
 import numpy as np
 
-from ninfer.engine.device import DecodeRow, PrefillUnit, UnitResult
-from ninfer.engine.model.config import TextConfig
+from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
 from ninfer.engine.model.trunk import NOWHERE
-from ninfer.engine.model.weights import TextWeights
-from ninfer.engine.programs import plan as plans
 from ninfer.engine.programs.compile_cache import use_compile_cache
-from ninfer.engine.programs.steps import Memory, StepOutput, decode_step, prefill_step, zero_memory
-from ninfer.engine.programs.stored_weights import StoredWeights, store
-from ninfer.engine.types import PAGE_TOKENS
+from ninfer.engine.programs.form import Form, Memory, StepOutput, Tree
+from ninfer.engine.programs.plan import table_pages
+from ninfer.engine.types import PAGE_TOKENS, Sampling
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a program's name, how many are done and how many there are."""
@@ -30,7 +27,10 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 Fit: TypeAlias = Callable[[int], int]
 """Takes the workspace of the compiled programs in bytes, gives the pages that the pool may have."""
 
-Program: TypeAlias = Callable[[StoredWeights, Memory, np.ndarray], tuple[Memory, StepOutput]]
+Program: TypeAlias = Callable[[Tree, Memory, np.ndarray], tuple[Memory, StepOutput]]
+
+Step: TypeAlias = Callable[[Tree, Memory, jax.Array], tuple[Memory, StepOutput]]
+"""What a program is traced from."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +43,15 @@ class ProgramFacts:
     """What the program allocates while it runs, its results included."""
     aliased_bytes: int
     """What it changes in place: all of the memory, or a call would copy some of it."""
+
+
+_IDLE_UNIT = PrefillUnit(slot=NOWHERE, pages=(NOWHERE,), start=0, tokens=(0,))
+"""A unit that would change nothing: it gives a plan its shape."""
+
+
+def _idle_rows(count: int) -> tuple[DecodeRow, ...]:
+    sample = SampleRow(sampling=Sampling(temperature=0), position=0)
+    return (DecodeRow(slot=NOWHERE, pages=(NOWHERE,), position=0, token=0, sample=sample),) * count
 
 
 def _silent(name: str, done: int, total: int) -> None:
@@ -73,8 +82,7 @@ class JaxDevice:
 
     def __init__(
         self,
-        config: TextConfig,
-        weights: TextWeights,
+        form: Form,
         *,
         lanes: int,
         total_pages: int,
@@ -104,13 +112,12 @@ class JaxDevice:
         for name, value in (("lanes", lanes), ("total_pages", total_pages), ("max_context_tokens", max_context_tokens)):
             if value < 1:
                 raise ValueError(f"{name}={value} is below 1")
-        self._config = config
-        self._weights = store(weights)
+        self._form = form
         self._lanes = lanes
         self._total_pages = total_pages
         self._chunk_tokens = prefill_chunk_tokens
-        self._table_pages = plans.table_pages(max_context_tokens)
-        self._used_tokens = config.vocab_size if used_tokens is None else min(used_tokens, config.vocab_size)
+        self._table_pages = table_pages(max_context_tokens)
+        self._used_tokens = form.vocab_size if used_tokens is None else min(used_tokens, form.vocab_size)
         self._compile_cache = compile_cache
         self._progress = progress
         self._fit = fit
@@ -119,7 +126,7 @@ class JaxDevice:
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
         self._allocate: Callable[[], Memory] | None = None
-        self._prefill: Program | None = None
+        self._prefill: dict[int, Program] = {}  # most tokens -> program, ascending
         self._decode: dict[int, Program] = {}  # rows -> program
 
     @property
@@ -157,7 +164,7 @@ class JaxDevice:
             raise RuntimeError("the device is prepared already")
         if self._compile_cache is not None:
             use_compile_cache(self._compile_cache)
-        total = 2 + self._lanes
+        total = len(self._form.chunk_buckets(self._chunk_tokens)) + self._lanes + 1
         self._compile_programs(total)
         pages = self._total_pages if self._fit is None else self._fit(self.workspace_bytes)
         if pages != self._total_pages:
@@ -172,43 +179,55 @@ class JaxDevice:
         self._progress("ready", total, total)
 
     def _make_memory(self) -> Callable[[], Memory]:
-        return partial(zero_memory, self._config, pages=self._total_pages, slots=self._lanes)
+        return partial(
+            self._form.zero_memory, pages=self._total_pages, slots=self._lanes, table_pages=self._table_pages
+        )
 
     def _compile_programs(self, total: int) -> None:
         memory = jax.eval_shape(self._make_memory())
-        self._progress("prefill", 0, total)
-        prefill = partial(prefill_step, self._config, self._used_tokens, self._table_pages)
-        shape = plans.prefill_plan_shape(pages=self._table_pages, tokens=self._chunk_tokens)
-        self._prefill = self._compile("prefill", prefill, memory, shape)
+        done = 0
+        for tokens in self._form.chunk_buckets(self._chunk_tokens):
+            name = f"prefill {tokens}"
+            self._progress(name, done, total)
+            step = partial(self._form.prefill_step, self._used_tokens, self._table_pages)
+            self._prefill[tokens] = self._compile(name, step, memory, self._pack_prefill(_IDLE_UNIT, tokens))
+            done += 1
         for rows in range(1, self._lanes + 1):
-            self._progress(f"decode {rows}", rows, total)
-            shape = plans.decode_plan_shape(pages=self._table_pages, rows=rows)
-            step = partial(decode_step, self._config, self._used_tokens)
+            self._progress(f"decode {rows}", done, total)
+            step = partial(self._form.decode_step, self._used_tokens)
             if self._decode_ahead_of_time:
-                self._decode[rows] = self._compile(f"decode {rows}", step, memory, shape)
+                self._decode[rows] = self._compile(f"decode {rows}", step, memory, self._pack_decode(_idle_rows(rows)))
             else:
                 self._decode[rows] = jax.jit(step, donate_argnums=1)
+            done += 1
 
     def _compile_by_calls(self) -> None:
         """Let JAX compile the decode programs now: by rounds over slots beyond the memory, which change nothing."""
         for rows, program in self._decode.items():
-            plan = np.zeros(plans.decode_plan_shape(pages=self._table_pages, rows=rows), np.int32)
-            plan[:, plans.SLOT_COLUMN] = NOWHERE
-            self._dispatch(program, plan, sampled=True).read()
+            self._dispatch(program, self._pack_decode(_idle_rows(rows)), sampled=True).read()
             self._compilations += 1
 
+    def _pack_prefill(self, unit: PrefillUnit, tokens: int) -> np.ndarray:
+        return self._form.pack_prefill(unit, table_pages=self._table_pages, tokens=tokens)
+
+    def _pack_decode(self, rows: tuple[DecodeRow, ...]) -> np.ndarray:
+        return self._form.pack_decode(rows, table_pages=self._table_pages)
+
     def prefill(self, unit: PrefillUnit) -> JaxPending:
-        """Dispatch one prefill chunk."""
-        if self._prefill is None:
+        """Dispatch one prefill chunk, in the smallest program that takes it."""
+        if not self._prefill:
             raise RuntimeError("the device is not prepared")
-        if not unit.tokens or unit.start % PAGE_TOKENS:
-            raise ValueError(f"a prefill unit of {len(unit.tokens)} tokens cannot start at {unit.start}")
-        packed = plans.pack_prefill(unit, pages=self._table_pages, tokens=self._chunk_tokens)
-        return self._dispatch(self._prefill, packed, sampled=unit.sample is not None)
+        count = len(unit.tokens)
+        if not count or unit.start % PAGE_TOKENS:
+            raise ValueError(f"a prefill unit of {count} tokens cannot start at {unit.start}")
+        if count > self._chunk_tokens:
+            raise ValueError(f"a unit has {count} tokens, but its program has room for {self._chunk_tokens}")
+        bucket = next(tokens for tokens in self._prefill if count <= tokens)
+        return self._dispatch(self._prefill[bucket], self._pack_prefill(unit, bucket), sampled=unit.sample is not None)
 
     def decode(self, rows: tuple[DecodeRow, ...]) -> JaxPending:
         """Dispatch one decode round over `rows`, 1 to the number of lanes; slots are distinct."""
-        return self._dispatch(self._decode[len(rows)], plans.pack_decode(rows, pages=self._table_pages), sampled=True)
+        return self._dispatch(self._decode[len(rows)], self._pack_decode(rows), sampled=True)
 
     def recover(self) -> bool:
         """After a unit has raised: whether it took the memory with it. If so, there is fresh memory now."""
@@ -225,7 +244,7 @@ class JaxDevice:
             raise RuntimeError("the device is not prepared, or a failed unit took its memory")
         memory, self._memory = self._memory, None  # donated: nobody may look at it again
         try:
-            self._memory, output = program(self._weights, memory, plan)
+            self._memory, output = program(self._form.weights, memory, plan)
         except BaseException:
             if not any(leaf.is_deleted() for leaf in jax.tree.leaves(memory)):  # refused before it was donated
                 self._memory = memory
@@ -233,16 +252,9 @@ class JaxDevice:
         output.chosen.copy_to_host_async()
         return JaxPending(output, sampled)
 
-    def _compile(
-        self,
-        name: str,
-        step: Callable[[StoredWeights, Memory, jax.Array], tuple[Memory, StepOutput]],
-        memory: Memory,
-        plan_shape: tuple[int, ...],
-    ) -> Program:
-        plan = jax.ShapeDtypeStruct(plan_shape, np.dtype(np.int32))
+    def _compile(self, name: str, step: Step, memory: Memory, plan: np.ndarray) -> Program:
         begin_s = time.monotonic()
-        compiled = jax.jit(step, donate_argnums=1).lower(self._weights, memory, plan).compile()
+        compiled = jax.jit(step, donate_argnums=1).lower(self._form.weights, memory, plan).compile()
         self._compilations += 1
         self._facts[name] = _program_facts(name, compiled, time.monotonic() - begin_s)
         program: Program = compiled

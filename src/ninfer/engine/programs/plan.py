@@ -24,9 +24,6 @@ _ROW_COLUMNS = 3 + _SAMPLER_COLUMNS  # slot, position, token, sampler; then the 
 _PREFILL_COLUMNS = 4 + _SAMPLER_COLUMNS  # slot, start, count, whether to sample, sampler; then pages, then tokens
 _CHOSEN_ON_DEVICE = -1
 
-SLOT_COLUMN = 0
-"""Where a decode row has its slot."""
-
 
 class PrefillPlan(NamedTuple):
     """A prefill plan on the device."""

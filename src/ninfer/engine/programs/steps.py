@@ -5,9 +5,6 @@ a forced token counts like a chosen one, and a token that the host dropped never
 layout; decides nothing.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -16,31 +13,11 @@ from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.head import logits
 from ninfer.engine.model.state import TextState, zero_state
 from ninfer.engine.model.trunk import NOWHERE, PromptChunk, run_prompt, run_rows
+from ninfer.engine.programs.form import Memory, StepOutput
 from ninfer.engine.programs.plan import unpack_decode, unpack_prefill
 from ninfer.engine.programs.stored_weights import StoredWeights
 from ninfer.engine.sampling.sampler import choose
 from ninfer.engine.types import PAGE_TOKENS
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, kw_only=True)
-class Memory:
-    """Everything that lives on the device between units, weights apart."""
-
-    text: TextState
-    last_token: jax.Array
-    """int32 [slots]: the token chosen last in the slot, not fed yet"""
-    counts: jax.Array
-    """int32 [slots, V]: how often each token was generated and fed"""
-
-
-class StepOutput(NamedTuple):
-    """What a unit leaves to read. R is 1 for a prefill unit."""
-
-    chosen: jax.Array
-    """int32 [2, R]: tokens, then 1 for rows that were faulty"""
-    logits: jax.Array
-    """float32 [R, V], before penalties; zeros when nothing was sampled"""
 
 
 def zero_memory(config: TextConfig, *, pages: int, slots: int) -> Memory:
