@@ -1,0 +1,31 @@
+"""Choosing an implementation by name: `impl="auto"` or one of those that the operation has.
+
+Knows no operation. Invariant: a name that does not exist is an error that lists the names that do; nothing falls back
+silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar
+
+import jax
+
+Impl = Literal["auto", "reference", "triton", "mosaic"]
+"""auto: the kernel on a GPU, the reference elsewhere."""
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def choose(impl: Impl, implementations: Mapping[str, Function]) -> Function:
+    """The implementation that `impl` names. `implementations` holds "reference" first, then kernels, best one last.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if impl == "auto":
+        on_gpu = jax.default_backend() == "gpu"
+        return implementations[list(implementations)[-1] if on_gpu else "reference"]
+    if impl not in implementations:
+        raise ValueError(f"impl={impl!r} does not exist here; there are: auto, {', '.join(implementations)}")
+    return implementations[impl]
