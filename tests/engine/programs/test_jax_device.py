@@ -174,6 +174,17 @@ def test_sizes_are_checked(changes: dict[str, int], says: str) -> None:
         JaxDevice(PerLayer(golden().config, golden().weights), **sizes)
 
 
+def test_only_the_batches_that_are_asked_for_get_programs() -> None:
+    form = PerLayer(golden().config, golden().weights)
+    device = JaxDevice(
+        form, lanes=3, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=64, decode_batches=(3,)
+    )
+    device.prepare()
+    assert [facts.name for facts in device.programs] == ["prefill 64", "decode 3"]
+    with pytest.raises(ValueError, match="lanes=3"):
+        JaxDevice(form, lanes=3, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=64, decode_batches=(4,))
+
+
 def test_a_refused_unit_costs_nothing(device: JaxDevice) -> None:
     with pytest.raises(ValueError, match="cannot start at 32"):
         device.prefill(PrefillUnit(slot=0, pages=(0,), start=32, tokens=(1,)))

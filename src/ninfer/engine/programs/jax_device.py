@@ -5,7 +5,7 @@ called, so nothing traces or compiles; memory has one owner, is donated to every
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -93,6 +93,7 @@ class JaxDevice:
         progress: Progress = _silent,
         fit: Fit | None = None,
         decode_ahead_of_time: bool = True,
+        decode_batches: Sequence[int] | None = None,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -106,9 +107,13 @@ class JaxDevice:
             fit: last word on the pool's size, once the programs' workspace is known; it may raise.
             decode_ahead_of_time: without it decode goes through JAX's own dispatch at every call: same bits, slower,
                 and its workspace is not known to `fit`.
+            decode_batches: numbers of rows that decode programs are compiled for; without it 1 to `lanes`, as serving
+                needs them.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
+        if decode_batches is not None and not all(1 <= rows <= lanes for rows in decode_batches):
+            raise ValueError(f"decode_batches={tuple(decode_batches)} are not all within 1 and lanes={lanes}")
         for name, value in (("lanes", lanes), ("total_pages", total_pages), ("max_context_tokens", max_context_tokens)):
             if value < 1:
                 raise ValueError(f"{name}={value} is below 1")
@@ -122,6 +127,7 @@ class JaxDevice:
         self._progress = progress
         self._fit = fit
         self._decode_ahead_of_time = decode_ahead_of_time
+        self._decode_batches = range(1, lanes + 1) if decode_batches is None else tuple(decode_batches)
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
@@ -164,7 +170,7 @@ class JaxDevice:
             raise RuntimeError("the device is prepared already")
         if self._compile_cache is not None:
             use_compile_cache(self._compile_cache)
-        total = len(self._form.chunk_buckets(self._chunk_tokens)) + self._lanes + 1
+        total = len(self._form.chunk_buckets(self._chunk_tokens)) + len(self._decode_batches) + 1
         self._compile_programs(total)
         pages = self._total_pages if self._fit is None else self._fit(self.workspace_bytes)
         if pages != self._total_pages:
@@ -192,7 +198,7 @@ class JaxDevice:
             step = partial(self._form.prefill_step, self._used_tokens, self._table_pages)
             self._prefill[tokens] = self._compile(name, step, memory, self._pack_prefill(_IDLE_UNIT, tokens))
             done += 1
-        for rows in range(1, self._lanes + 1):
+        for rows in self._decode_batches:
             self._progress(f"decode {rows}", done, total)
             step = partial(self._form.decode_step, self._used_tokens)
             if self._decode_ahead_of_time:
