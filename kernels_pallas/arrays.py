@@ -35,7 +35,7 @@ class Activation:
 @register_dataclass
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackedMatrix:
-    """L matrices [N, K] of one format in the order in which the lanes of a warp read them (quant_matmul/packing.py).
+    """L matrices [N, K] of one format in the order in which the lanes of a warp read them (packing.py).
 
     The first axis of every array is L, the second goes along N; so matrices with one input merge by concatenation of
     each plane along its second axis.

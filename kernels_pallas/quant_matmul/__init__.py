@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 from jax.typing import DTypeLike
 
+from kernels_pallas import packing
 from kernels_pallas.arrays import Activation, PackedMatrix
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.quant_matmul import reference
@@ -28,6 +29,7 @@ __all__ = [
     "Ahead",
     "activation_dtype",
     "counters_shape",
+    "packing",
     "project",
     "project_gated",
     "project_residual",

@@ -15,7 +15,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from kernels_pallas.arrays import F16_MAX, Activation, PackedMatrix
-from kernels_pallas.quant_matmul.packing import FORMATS, Array, group_scales, unsigned_codes
+from kernels_pallas.packing import FORMATS, Array, group_scales, unsigned_codes
 
 TILE = 16
 """Neighbours whose squares are summed together: the rows of one `mma` tile."""

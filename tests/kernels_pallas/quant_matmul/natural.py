@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels_pallas.quant_matmul.packing import FORMATS, Array, natural_specs
+from kernels_pallas.packing import FORMATS, Array, natural_specs
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernels_pallas.quant_matmul.packing import FORMATS, pack, plane_specs, unpack
+from kernels_pallas.packing import FORMATS, pack, plane_specs, unpack
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
 
 SHAPES = [(16, 64), (48, 128), (32, 320), (32, 512)]

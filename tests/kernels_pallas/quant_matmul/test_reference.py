@@ -14,7 +14,7 @@ from kernels_pallas.quant_matmul import (
     start,
     unpack_matrix,
 )
-from kernels_pallas.quant_matmul.packing import FORMATS, pack
+from kernels_pallas.packing import FORMATS, pack
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
 
 LAYER = jnp.array([1], jnp.int32)

@@ -1,7 +1,8 @@
 """Packed planes: the order of a matrix's codes in memory, so that a warp's 16-byte loads are operands of its `mma`.
 
-NumPy only. `pack` and `unpack` are inverse to each other; what codes mean as numbers is said here only as far as bits
-go (an integer code c is stored as c + bias, never negative).
+NumPy only, and no part of `quant_matmul`, so that a conversion, which packs, loads no JAX. `pack` and
+`unpack` are inverse to each other; what codes mean as numbers is said here only as far as bits go (an integer code c is
+stored as c + bias, never negative).
 
 One 16-row tile and `CHUNK` weights of K are a chunk: 128 words of 32 bits, four neighbours a lane. Lane 4 r + c of a
 warp holds rows r and r + 8, and of K the runs that it multiplies with 16-byte pieces of x read in natural order:
