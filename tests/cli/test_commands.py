@@ -34,17 +34,21 @@ def test_convert_then_inspect(golden_folder: Path, tmp_path: Path, capsys: pytes
         str(entry),
         "--name",
         "Demo",
-        "--format",
+        "--recipe",
         "bf16",
         "--volume-limit-mib",
         "1",
     )
-    assert (status, out, err) == (0, f"{entry}\n", "")
+    assert (status, out) == (0, f"{entry}\n")
+    assert [line.split(": ")[0] for line in err.splitlines()] == [
+        "layers.*.mlp.down_proj.weight",
+        "mtp.layers.*.mlp.down_proj.weight",
+    ], "their 96 columns fit no tiles"
     status, out, err = run(capsys, "inspect", str(entry), "--json", "--verify")
     assert (status, err) == (0, "")
     shown = json.loads(out)
     assert (shown["name"], shown["architecture"], shown["container_version"]) == ("Demo", "qwen3_5", 1)
-    assert shown["facts"] == {"parameters": 336_260, "weight_bytes": 674_832, "dominant_format": "bf16"}
+    assert shown["facts"] == {"parameters": 336_260, "weight_bytes": 680_976, "dominant_format": "bf16"}
     assert shown["verified_objects"] == len(shown["tensors"]) + len(shown["resources"]) == 75
     assert shown["components"]["text"]["config"]["hidden_size"] == 64
     embedding = next(tensor for tensor in shown["tensors"] if tensor["name"] == "embed_tokens.weight")
@@ -83,7 +87,7 @@ def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, caps
         (["convert", "{tmp}", "{tmp}/m.ninfer"], "{tmp}/config.json: cannot open: No such file or directory"),
         (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "0"], "--volume-limit-mib"),
         (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "many"], "--volume-limit-mib"),
-        (["convert", "{tmp}", "{tmp}/m", "--format", "q4"], "--format"),
+        (["convert", "{tmp}", "{tmp}/m", "--recipe", "q3"], "q3: no such recipe; there are source, fp32,"),
         (["explode"], "there is no command 'explode'"),
     ],
 )

@@ -15,6 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ninfer.engine.artifact.conversion import convert
+from ninfer.engine.artifact.recipe import BUILT_IN
 from ninfer.engine.model.weights import named_tensors
 from tools.demo_model import checkpoint, geometry, model
 
@@ -62,7 +63,7 @@ def main() -> None:
     write_folder(params, args.tokenizer, args.out)
     if args.artifact:
         args.artifact.parent.mkdir(parents=True, exist_ok=True)
-        done = convert(args.out, args.artifact, name=NAME, form="int8_row", replace=True)
+        done = convert(args.out, args.artifact, name=NAME, recipe=BUILT_IN["int8_row"], replace=True)
         print(*done.notes, sep="\n")
         print(f"{args.artifact}: {args.artifact.stat().st_size / 1e6:.2f} MB")
 

@@ -1,8 +1,12 @@
-"""`python -m ninfer convert`: options, progress and messages around `engine.artifact.convert`."""
+"""`python -m ninfer convert`: options, progress and messages around `engine.artifact.convert`.
 
+What was finished before a failure or a signal is kept beside the target, and the same command goes on from there.
+"""
+
+import math
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,11 +18,14 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
+from rich.table import Table
 
 from ninfer.cli.failure import Failure
 from ninfer.engine.artifact import ArtifactError, Progress
 from ninfer.engine.artifact import convert as convert_folder
-from ninfer.engine.artifact.conversion import FormatChoice
+from ninfer.engine.artifact.partial import kept_files
+from ninfer.engine.artifact.recipe import BUILT_IN, tensor_kind
+from ninfer.engine.artifact.recipe_file import find_recipe
 from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES
 
 TERMINATED_STATUS = 128 + signal.SIGTERM
@@ -29,10 +36,10 @@ class ConvertOptions:
     """What a conversion can be asked for."""
 
     name: Annotated[str | None, Parameter(help="Public model name; without it the folder's name.")] = None
-    format: Annotated[
-        FormatChoice,
+    recipe: Annotated[
+        str,
         Parameter(
-            help="Numeric format of the weights. source keeps all values; bf16 and int8_row leave vectors in fp32."
+            help=f"Formats of the weights: {', '.join(BUILT_IN)}, or a TOML or JSON file. source keeps all values.",
         ),
     ] = "source"
     volume_limit_mib: Annotated[
@@ -55,15 +62,40 @@ def convert(
                 folder,
                 out,
                 name=options.name,
-                form=options.format,
+                recipe=find_recipe(options.recipe),
                 volume_limit_bytes=options.volume_limit_mib << 20,
+                resume=True,
                 report=report,
             )
     except ArtifactError as error:
         raise Failure(str(error)) from error
+    except (KeyboardInterrupt, SystemExit):
+        if kept := kept_files(out):
+            size = sum(file.stat().st_size for file in kept)
+            say(errors, f"stopped; the same command goes on from {size:,} bytes in {kept[0].parent}/{kept[0].name}")
+        raise
     for note in conversion.notes:
-        errors.print(note, markup=False, highlight=False, soft_wrap=True)
+        say(errors, note)
+    if any(conversion.relative_errors.values()):
+        errors.print(quality_table(conversion.relative_errors))
     print(out)
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def quality_table(relative_errors: Mapping[str, float]) -> Table:
+    """How far stored weights are from the given ones: a row for each kind of tensor, over all layers."""
+    kinds: dict[str, list[float]] = {}
+    for name, error in relative_errors.items():
+        kinds.setdefault(tensor_kind(name), []).append(error)
+    table = Table("relative error of", "tensors", "root mean square", "worst", title_justify="left", box=None)
+    for kind, values in kinds.items():
+        middle = math.sqrt(sum(value * value for value in values) / len(values))
+        table.add_row(kind, str(len(values)), f"{middle:.2e}", f"{max(values):.2e}")
+    return table
 
 
 @contextmanager

@@ -10,8 +10,11 @@ from safetensors.numpy import load_file
 from ninfer.engine.artifact import Artifact, ArtifactError, Progress, convert
 from ninfer.engine.artifact.checkpoint import open_checkpoint
 from ninfer.engine.artifact.formats import BF16, FP32
-from ninfer.engine.artifact.layouts import Contiguous
-from ninfer.engine.artifact.writer import Contents, TensorSource, write_artifact
+from ninfer.engine.artifact.layouts import CONTIGUOUS
+from ninfer.engine.artifact.placing import Contents
+from ninfer.engine.artifact.recipe import BUILT_IN
+from ninfer.engine.artifact.tensor_source import encoded
+from ninfer.engine.artifact.writer import write_artifact
 
 MIB = 1 << 20
 
@@ -87,11 +90,11 @@ def test_equal_inputs_give_equal_bytes(golden_folder: Path, tmp_path: Path) -> N
 
 @pytest.mark.contract("D18")
 def test_bf16_rounds_matrices_and_leaves_vectors(golden_folder: Path, tmp_path: Path) -> None:
-    convert(golden_folder, tmp_path / "m.ninfer", form="bf16")
+    convert(golden_folder, tmp_path / "m.ninfer", recipe=BUILT_IN["bf16"])
     with Artifact.open(tmp_path / "m.ninfer") as artifact:
         assert artifact.facts().dominant_format == "bf16"
         for name, record in artifact.tensors.items():
-            assert record.format is (BF16 if len(record.shape) > 1 else FP32), name
+            assert record.format is (BF16 if len(record.shape) == 2 else FP32), name
         # The golden weights are bf16 numbers: nothing is lost.
         for name, values in logical(golden_folder).items():
             np.testing.assert_array_equal(artifact.read(name), values, err_msg=name)
@@ -103,7 +106,7 @@ def test_bf16_rounds_matrices_and_leaves_vectors(golden_folder: Path, tmp_path: 
 def test_a_component_that_is_not_there_is_an_error_only_when_asked_for(golden_folder: Path, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(golden_folder)
     text = [
-        TensorSource(name=t.name, component=t.component, shape=t.shape, format=FP32, layout=Contiguous(), load=t.load)
+        encoded(name=t.name, component=t.component, shape=t.shape, format=FP32, layout=CONTIGUOUS, load=t.load)
         for t in checkpoint.tensors
         if t.component == "text"
     ]
@@ -141,12 +144,12 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
         components={"text": {}},
         resources={},
         tensors=[
-            TensorSource(
+            encoded(
                 name="w",
                 component="text",
                 shape=values.shape,
                 format=BF16,
-                layout=Contiguous(),
+                layout=CONTIGUOUS,
                 load=lambda: values,
             )
         ],

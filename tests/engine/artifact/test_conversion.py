@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from ninfer.engine.artifact import Artifact, ArtifactError, Progress, convert
 from ninfer.engine.artifact.conversion import folder_name
 from ninfer.engine.artifact.expected import expected_tensors
+from ninfer.engine.artifact.recipe import BUILT_IN
 from ninfer.engine.model.config import ConfigError
 from tests.engine.artifact.damage import write_safetensors
 
@@ -91,7 +92,7 @@ def test_wrapped_with_vision(folder: Path, golden_artifact: Path, tmp_path: Path
 def test_int8_row_holds_matrices_in_a_byte_each_and_leaves_the_rest(
     folder: Path, golden_artifact: Path, tmp_path: Path
 ) -> None:
-    convert(folder, tmp_path / "m.ninfer", form="int8_row")
+    convert(folder, tmp_path / "m.ninfer", recipe=BUILT_IN["int8_row"])
     with Artifact.open(tmp_path / "m.ninfer") as artifact, Artifact.open(golden_artifact) as golden:
         for name, record in artifact.tensors.items():
             exact = golden.read(name)

@@ -5,7 +5,7 @@ Knows which tensors an architecture has, not what they compute; no JAX. docs/art
 
 from ninfer.engine.artifact.conversion import convert
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.reader import Artifact, Facts
+from ninfer.engine.artifact.reader import Artifact, Facts, PackedTensor
 from ninfer.engine.artifact.resolve import default_cache_dir, default_hub_dir, resolve_artifact
 from ninfer.engine.artifact.writer import Progress, Report
 
@@ -13,6 +13,7 @@ __all__ = [
     "Artifact",
     "ArtifactError",
     "Facts",
+    "PackedTensor",
     "Progress",
     "Report",
     "convert",

@@ -1,37 +1,36 @@
 """Turn a Hugging Face folder into an artifact.
 
-Joins `checkpoint.py` (what is there) and `writer.py` (how it is stored) and decides one thing: which numeric format
-each tensor gets. Knows no command line and no cache.
+Joins `checkpoint.py` (what is there), `recipe.py` (which format each tensor gets) and `writer.py` (how it is stored).
+Knows no command line and no cache.
 """
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import attrs
 
 from ninfer.engine.artifact.checkpoint import Checkpoint, CheckpointTensor, open_checkpoint
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.formats import BF16, FP32, INT8_ROW, Format
-from ninfer.engine.artifact.layouts import Contiguous
+from ninfer.engine.artifact.placing import Contents
+from ninfer.engine.artifact.recipe import BUILT_IN, Chosen, Given, Recipe
 from ninfer.engine.artifact.safetensors import DTYPES
-from ninfer.engine.artifact.writer import (
-    DEFAULT_VOLUME_LIMIT_BYTES,
-    Contents,
-    Report,
-    TensorSource,
-    write_artifact,
-)
+from ninfer.engine.artifact.tensor_source import encoded
+from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES, Report, write_artifact
 
-FormatChoice = Literal["source", "fp32", "bf16", "int8_row"]
-"""`source` keeps every value as it is; `bf16` and `int8_row` round matrices and leave the rest (norms, decay rates,
-and for `int8_row` the convolution's few taps) in fp32."""
+ENCODING = 1
+"""Raise this when an encoder starts to give other bytes for the same values: no attempt goes on with older ones."""
 
 
 @attrs.frozen(kw_only=True)
 class Conversion:
-    """What a conversion did that its user may not expect."""
+    """What a conversion did."""
 
     notes: tuple[str, ...]
+    """What its user may not expect."""
+    relative_errors: Mapping[str, float]
+    """||stored - given|| / ||given|| by tensor name, where something could be lost."""
 
 
 def convert(
@@ -39,17 +38,20 @@ def convert(
     entry: Path,
     *,
     name: str | None = None,
-    form: FormatChoice = "source",
+    recipe: Recipe = BUILT_IN["source"],
     volume_limit_bytes: int = DEFAULT_VOLUME_LIMIT_BYTES,
     replace: bool = False,
+    resume: bool = False,
     report: Report = lambda progress: None,
 ) -> Conversion:
     """Convert the Hugging Face folder `folder` into the artifact `entry`.
 
-    `name` becomes metadata.name; without it the folder's name does. Memory use does not grow with the model.
+    `name` becomes metadata.name; without it the folder's name does. Memory use does not grow with the model. With
+    `resume` an attempt that fails keeps what it has finished, and goes on from what an earlier one of the same
+    conversion finished.
 
     Raises:
-        ArtifactError: the folder cannot be converted or the artifact not written; nothing is left behind.
+        ArtifactError: the folder cannot be converted or the artifact not written; without `resume` nothing is left.
     """
     checkpoint = open_checkpoint(folder)
     notes = [f"left out {what}" for what in checkpoint.left_out]
@@ -58,14 +60,19 @@ def convert(
         for resource in ("tokenizer.json", "chat_template.jinja")
         if resource not in checkpoint.resources
     ]
-    write_artifact(
+    chosen = recipe.choose({tensor.name: _given(tensor) for tensor in checkpoint.tensors})
+    written = write_artifact(
         entry,
-        _contents(checkpoint, name or folder_name(folder), form),
+        _contents(checkpoint, name or folder_name(folder), chosen, recipe),
         volume_limit_bytes=volume_limit_bytes,
         replace=replace,
+        resume_key=_key(checkpoint, recipe, name, volume_limit_bytes) if resume else None,
         report=report,
     )
-    return Conversion(notes=tuple(notes))
+    notes += chosen.notes
+    if written.resumed_bytes:
+        notes.append(f"{written.resumed_bytes:,} bytes were there from an earlier attempt")
+    return Conversion(notes=tuple(notes), relative_errors=written.relative_errors)
 
 
 def folder_name(folder: Path) -> str | None:
@@ -76,34 +83,43 @@ def folder_name(folder: Path) -> str | None:
     return path.name or None
 
 
-def _contents(checkpoint: Checkpoint, name: str | None, form: FormatChoice) -> Contents:
+def _given(tensor: CheckpointTensor) -> Given:
+    """The tensor as a recipe sees it."""
+    if tensor.stored_type not in DTYPES:
+        tensor.load()  # raises the error that names type and place
+        raise ArtifactError(f"has type {tensor.stored_type}", file=tensor.source.file, object=f"tensor {tensor.name}")
+    return Given(shape=tensor.shape, stored_type=tensor.stored_type)
+
+
+def _contents(checkpoint: Checkpoint, name: str | None, chosen: Chosen, recipe: Recipe) -> Contents:
     return Contents(
         architecture=checkpoint.architecture,
         name=name,
         components=checkpoint.components,
         resources=checkpoint.resources,
         tensors=[
-            TensorSource(
+            encoded(
                 name=tensor.name,
                 component=tensor.component,
                 shape=tensor.shape,
-                format=_format(tensor, form),
-                layout=Contiguous(),
+                format=chosen.choices[tensor.name].format,
+                layout=chosen.choices[tensor.name].layout,
                 load=tensor.load,
             )
             for tensor in checkpoint.tensors
         ],
-        provenance={"source": "safetensors", "format": form},
+        provenance={"source": "safetensors", "recipe": recipe.to_json()},
     )
 
 
-def _format(tensor: CheckpointTensor, form: FormatChoice) -> Format:
-    """The numeric format to store a tensor in."""
-    if tensor.stored_type not in DTYPES:
-        tensor.load()  # raises the error that names type and place
-        raise ArtifactError(f"has type {tensor.stored_type}", file=tensor.source.file, object=f"tensor {tensor.name}")
-    if form == "source":
-        return BF16 if tensor.stored_type == "BF16" else FP32
-    if form == "int8_row":
-        return INT8_ROW if len(tensor.shape) == 2 else FP32
-    return BF16 if form == "bf16" and len(tensor.shape) > 1 else FP32
+def _key(checkpoint: Checkpoint, recipe: Recipe, name: str | None, volume_limit_bytes: int) -> str:
+    """What stands for every byte of the result: settings, small files by content, weights by name, size and time."""
+    state = hashlib.blake2b(digest_size=16)
+    settings = [ENCODING, str(checkpoint.folder.absolute()), name, volume_limit_bytes, recipe.to_json()]
+    state.update(json.dumps([*settings, checkpoint.text_config]).encode())
+    for resource, data in checkpoint.resources.items():
+        state.update(json.dumps([resource, hashlib.blake2b(data).hexdigest()]).encode())
+    for file in sorted({tensor.source.file for tensor in checkpoint.tensors}):
+        status = file.stat()
+        state.update(json.dumps([file.name, status.st_size, status.st_mtime_ns]).encode())
+    return state.hexdigest()

@@ -7,6 +7,7 @@ format and layout give.
 
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ninfer.engine.artifact.checked import Checked, parse_json
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.formats import FORMATS, Format
 from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, OBJECT_ALIGN_BYTES
-from ninfer.engine.artifact.layouts import LAYOUTS, Layout
+from ninfer.engine.artifact.layouts import LAYOUTS, Layout, size_bytes
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +41,8 @@ class TensorRecord:
     format: Format
     layout: Layout
     stored: Stored
+    relative_error: float | None = None
+    """||stored - given|| / ||given|| of the conversion that wrote it, to three digits, where that was measured."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,6 +83,7 @@ class Directory:
                     "format": record.format.name,
                     "layout": record.layout.name,
                 }
+                | _error_json(record.relative_error)
                 | _place_json(record.stored)
                 for record in self.tensors
             ],
@@ -126,6 +130,20 @@ def _place_json(stored: Stored) -> dict[str, object]:
     }
 
 
+def _error_json(error: float | None) -> dict[str, object]:
+    """As text, so that a directory has its final length before the first error is known."""
+    return {} if error is None else {"relative_error": f"{error:.2e}"}
+
+
+def _error(item: Checked) -> float | None:
+    if not item.has("relative_error"):
+        return None
+    member = item.member("relative_error")
+    if not re.fullmatch(r"\d\.\d\de[+-]\d\d", member.text()):
+        raise member.error("must be a number written like 9.51e-02")
+    return float(member.text())
+
+
 def _stored(item: Checked) -> Stored:
     checksum = item.member("checksum")
     text = checksum.text()
@@ -156,15 +174,16 @@ def _tensor(item: Checked) -> TensorRecord:
         format=FORMATS[form.text()],
         layout=LAYOUTS[layout.text()],
         stored=_stored(item),
+        relative_error=_error(item),
     )
     try:
-        size_bytes = record.layout.size_bytes(record.format.planes(record.shape))
+        needed_bytes = size_bytes(record.layout.stored(record.format, record.shape))
     except ValueError as error:
         raise item.member("shape").error(str(error)) from None
-    if size_bytes != record.stored.size_bytes:
-        raise item.member("bytes").error(
-            f"is {record.stored.size_bytes}, but shape {list(record.shape)} in {record.format.name} takes {size_bytes}"
-        )
+    if needed_bytes != record.stored.size_bytes:
+        kind = f"{record.format.name}, {record.layout.name}"
+        message = f"is {record.stored.size_bytes}, but shape {list(record.shape)} in {kind} takes {needed_bytes}"
+        raise item.member("bytes").error(message)
     return record
 
 

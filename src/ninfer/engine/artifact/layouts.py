@@ -1,8 +1,10 @@
-"""Layouts: where the planes of a tensor lie inside its bytes.
+"""Layouts: how the planes of a tensor are arranged in its bytes.
 
-A layout knows planes (arrays of codes), not what the codes mean: that is the format's business (`formats.py`).
+A layout knows planes (arrays of codes), not what the codes mean: that is the format's business (`formats`). It turns
+the natural planes of a format into stored planes, which lie one after another, each on a multiple of 256 bytes.
 
-Invariant: `pieces` joined has exactly `size_bytes` bytes, and `unpack` of them gives the planes back, as views.
+Invariant: rows stay in order. A stored plane's first axis grows with the rows, so that any `row_step` rows of a tensor
+are one run of bytes in each plane, and matrices are joined by rows by joining their stored planes along that axis.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +14,8 @@ from typing import Protocol
 import attrs
 import numpy as np
 
-from ninfer.engine.artifact.formats import Array, Format, Plane
+from kernels_pallas import packing
+from ninfer.engine.artifact.formats import Array, Format, Plane, Shape
 
 PLANE_ALIGN_BYTES = 256
 
@@ -25,59 +28,100 @@ class Layout(Protocol):
         """The name in the directory of an artifact."""
         ...
 
-    def size_bytes(self, planes: Sequence[Plane]) -> int:
-        """Bytes of a tensor with these planes, padding between planes included."""
+    @property
+    def row_step(self) -> int:
+        """`pack` takes multiples of so many rows."""
         ...
 
-    def pieces(self, form: Format, values: Array) -> Iterator[bytes]:
-        """The bytes of `values` in format `form`, in file order, a few rows at a time."""
+    def stored(self, form: Format, shape: Shape) -> tuple[Plane, ...]:
+        """The planes as they are stored.
+
+        Raises:
+            ValueError: the format or the layout cannot hold such a shape; the text says why.
+        """
         ...
 
-    def unpack(self, buffer: memoryview, planes: Sequence[Plane]) -> tuple[Array, ...]:
-        """The planes as read-only views of `buffer`, which has `size_bytes` bytes."""
+    def pack(self, form: Format, planes: Sequence[Array]) -> tuple[Array, ...]:
+        """Stored planes of natural ones, which have all columns and a multiple of `row_step` rows."""
+        ...
+
+    def unpack(self, form: Format, shape: Shape, stored: Sequence[Array]) -> tuple[Array, ...]:
+        """Natural planes of stored ones; `shape` is the tensor's. Views where the two are the same."""
         ...
 
 
 @attrs.frozen
 class Contiguous:
-    """Each plane in C order; the planes one after another, each starting on a multiple of 256 bytes."""
-
-    piece_bytes: int = 8 << 20
-    """About how many source bytes are encoded at once: bounds the memory of a conversion."""
+    """Stored planes are the natural ones, in C order."""
 
     name: str = attrs.field(default="contiguous", init=False)
+    row_step: int = attrs.field(default=1, init=False)
 
-    def size_bytes(self, planes: Sequence[Plane]) -> int:
-        """Bytes up to the end of the last plane."""
-        end = 0
-        for plane in planes:
-            end = align(end, PLANE_ALIGN_BYTES) + plane.size_bytes
-        return end
+    def stored(self, form: Format, shape: Shape) -> tuple[Plane, ...]:
+        """The format's own planes."""
+        return form.planes(shape)
 
-    def pieces(self, form: Format, values: Array) -> Iterator[bytes]:
-        """Plane after plane; each pass over the rows encodes anew, which costs time and no memory."""
-        planes = form.planes(values.shape)
-        row_bytes = values.nbytes // max(1, len(values)) if values.ndim else values.nbytes
-        step = max(1, self.piece_bytes // max(1, row_bytes))
-        end = 0
-        for index, plane in enumerate(planes):
-            yield bytes(align(end, PLANE_ALIGN_BYTES) - end)
-            end = align(end, PLANE_ALIGN_BYTES) + plane.size_bytes
-            if not values.ndim:
-                yield form.encode(values)[index].tobytes()
-                continue
-            for start in range(0, len(values), step):
-                yield form.encode(values[start : start + step])[index].tobytes()
+    def pack(self, form: Format, planes: Sequence[Array]) -> tuple[Array, ...]:
+        """As they are."""
+        return tuple(planes)
 
-    def unpack(self, buffer: memoryview, planes: Sequence[Plane]) -> tuple[Array, ...]:
-        """Views, one per plane."""
-        views: list[Array] = []
-        end = 0
-        for plane in planes:
-            start = align(end, PLANE_ALIGN_BYTES)
-            end = start + plane.size_bytes
-            views.append(np.frombuffer(buffer[start:end], dtype=plane.dtype).reshape(plane.shape))
-        return tuple(views)
+    def unpack(self, form: Format, shape: Shape, stored: Sequence[Array]) -> tuple[Array, ...]:
+        """As they are."""
+        return tuple(stored)
+
+
+@attrs.frozen
+class Fragment:
+    """The order of a matrix's codes in which kernels read them: tiles of 16 rows, see `kernels_pallas`.
+
+    Stored planes have the names that the packing gives them: `codes`, and `high`, `scales`, `row_scales` where the
+    format has them. Bits of the packing belong to the name of this layout: another order must get another name.
+    """
+
+    name: str = attrs.field(default="fragment", init=False)
+    row_step: int = attrs.field(default=16, init=False)
+
+    def stored(self, form: Format, shape: Shape) -> tuple[Plane, ...]:
+        """The packed planes of a matrix whose rows are a multiple of 16 and columns one of 64."""
+        if len(shape) != 2:
+            raise ValueError(f"layout fragment holds matrices, and shape {list(shape)} is none")
+        form.planes(shape)
+        specs = packing.plane_specs(form.name, *shape)
+        return tuple(Plane(name, spec.dtype, spec.shape) for name, spec in specs.items())
+
+    def pack(self, form: Format, planes: Sequence[Array]) -> tuple[Array, ...]:
+        """Packed planes of some tiles."""
+        shape = planes[0].shape
+        natural = {plane.name: array for plane, array in zip(form.planes(shape), planes, strict=True)}
+        if "values" in natural:  # bf16 is its own code
+            natural["codes"] = natural.pop("values").view("<u2")
+        return tuple(packing.pack(form.name, natural).values())
+
+    def unpack(self, form: Format, shape: Shape, stored: Sequence[Array]) -> tuple[Array, ...]:
+        """Natural planes, as copies."""
+        packed = {plane.name: array for plane, array in zip(self.stored(form, shape), stored, strict=True)}
+        natural = packing.unpack(form.name, packed)
+        return tuple(
+            natural["codes" if plane.name == "values" else plane.name].view(plane.dtype) for plane in form.planes(shape)
+        )
+
+
+def size_bytes(planes: Sequence[Plane]) -> int:
+    """Bytes of a tensor with these stored planes, padding between planes included."""
+    return max((start + plane.size_bytes for start, plane in _starts(planes)), default=0)
+
+
+def views(buffer: memoryview, planes: Sequence[Plane]) -> tuple[Array, ...]:
+    """The stored planes as read-only views of `buffer`, the tensor's bytes."""
+    return tuple(
+        np.frombuffer(buffer[start : start + plane.size_bytes], dtype=plane.dtype).reshape(plane.shape)
+        for start, plane in _starts(planes)
+    )
+
+
+def places(planes: Sequence[Plane], rows: int, start: int) -> tuple[int, ...]:
+    """Where in a tensor of `rows` rows the bytes of row `start` begin, for each stored plane."""
+    return tuple(begin + plane.size_bytes * start // max(1, rows) for begin, plane in _starts(planes))
 
 
 def align(position: int, step: int) -> int:
@@ -85,5 +129,16 @@ def align(position: int, step: int) -> int:
     return -(-position // step) * step
 
 
-LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (Contiguous(),)})
+def _starts(planes: Sequence[Plane]) -> Iterator[tuple[int, Plane]]:
+    end = 0
+    for plane in planes:
+        start = align(end, PLANE_ALIGN_BYTES)
+        yield start, plane
+        end = start + plane.size_bytes
+
+
+CONTIGUOUS = Contiguous()
+FRAGMENT = Fragment()
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType({layout.name: layout for layout in (CONTIGUOUS, FRAGMENT)})
 """The layouts this build reads, by name."""

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from ninfer.engine.artifact.directory import Directory, Stored, TensorRecord, parse_directory
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.expected import check_components
-from ninfer.engine.artifact.formats import Array
+from ninfer.engine.artifact.formats import Array, Shape
 from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, Header, digest, read_header, volume_path
+from ninfer.engine.artifact.layouts import views
 from ninfer.engine.artifact.mapping import map_file
 
 VERIFY_PIECE_BYTES = 8 << 20
@@ -36,6 +37,18 @@ class Facts:
     weight_bytes: int
     dominant_format: str
     """The numeric format with the most bytes."""
+
+
+@attrs.frozen(kw_only=True)
+class PackedTensor:
+    """A tensor in its stored form."""
+
+    shape: Shape
+    """The logical shape."""
+    format: str
+    layout: str
+    planes: Mapping[str, Array]
+    """Plane name to array; the first axis grows with the rows."""
 
 
 @attrs.frozen
@@ -148,9 +161,26 @@ class Artifact:
         return record.format.decode(self.planes(name))
 
     def planes(self, name: str) -> tuple[Array, ...]:
-        """The stored planes of a tensor (`Format.planes` says which), as read-only views of the file."""
+        """The natural planes of a tensor (see `Format.planes`), read-only views where they are stored as such."""
         record = self._record(name)
-        return record.layout.unpack(self._bytes(record.stored), record.format.planes(record.shape))
+        return record.layout.unpack(record.format, record.shape, tuple(self.packed(name).planes.values()))
+
+    def packed(self, name: str) -> PackedTensor:
+        """A tensor as it is stored, for a device: no byte is moved, planes are read-only views of the file.
+
+        With layout `fragment` the planes have the names, shapes and types of one matrix of
+        `kernels_pallas.arrays.PackedMatrix`; matrices with one input merge by concatenation of each plane along its
+        first axis. `tensors[name]` tells format, layout and shape beforehand.
+        """
+        record = self._record(name)
+        planes = record.layout.stored(record.format, record.shape)
+        stored = views(self._bytes(record.stored), planes)
+        return PackedTensor(
+            shape=record.shape,
+            format=record.format.name,
+            layout=record.layout.name,
+            planes={plane.name: array for plane, array in zip(planes, stored, strict=True)},
+        )
 
     def facts(self, *components: str) -> Facts:
         """Figures over the named components, or over all of them when none is named."""

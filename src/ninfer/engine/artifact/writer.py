@@ -1,65 +1,34 @@
 """Write an artifact: all volumes under temporary names first, then renamed, the entry file last.
 
-Knows nothing of where tensors come from. Invariant: after a failure, of whatever kind, nothing of the new artifact is
-left in the folder; a reader can never meet a half-written one, since an artifact begins to exist with its entry file.
-Equal inputs give equal bytes.
+Knows nothing of where tensors come from. Invariant: a reader can never meet a half-written artifact, since it begins to
+exist with its entry file. After a failure, of whatever kind, nothing of it is left in the folder, unless the caller
+gave a key: then what was finished is kept under temporary names, and the next attempt with that key compares it with
+its checksums and goes on from there (`partial.py`). Equal inputs give equal bytes, in one attempt or in several.
 """
 
-import hashlib
+import math
 import os
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import attrs
+import numpy as np
 
-from ninfer.engine.artifact.directory import Directory, ResourceRecord, Stored, TensorRecord
+from ninfer.engine.artifact.directory import Directory, Stored
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.formats import Array, Format, Shape
-from ninfer.engine.artifact.framing import (
-    DIGEST_BYTES,
-    OBJECT_ALIGN_BYTES,
-    PAYLOAD_ALIGN_BYTES,
-    Header,
-    digest,
-    volume_path,
-)
-from ninfer.engine.artifact.layouts import Layout, align
+from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, Header, digest, volume_path
+from ninfer.engine.artifact.layouts import places
+from ninfer.engine.artifact.partial import Partial, kept, thrown_away
+from ninfer.engine.artifact.placing import Contents, Finished, plan_places, with_finished
+from ninfer.engine.artifact.tensor_source import StoredRows, TensorSource
 
 DEFAULT_VOLUME_LIMIT_BYTES = 32_000_000_000
-_PENDING = "0" * (2 * DIGEST_BYTES)
-_PLACE_GROWTH_BYTES = 40  # a volume number and an offset, written as zero at first, can grow to this many digits
-
-
-@attrs.frozen(kw_only=True)
-class TensorSource:
-    """A tensor to store: `load` gives its values (float32, bfloat16 or float16), best as a memory-mapped view."""
-
-    name: str
-    component: str
-    shape: Shape
-    format: Format
-    layout: Layout
-    load: Callable[[], Array]
-
-    @property
-    def size_bytes(self) -> int:
-        """Stored bytes."""
-        return self.layout.size_bytes(self.format.planes(self.shape))
-
-
-@attrs.frozen(kw_only=True)
-class Contents:
-    """All that goes into an artifact."""
-
-    architecture: str
-    name: str | None
-    components: Mapping[str, Mapping[str, object]]
-    resources: Mapping[str, bytes]
-    tensors: Sequence[TensorSource]
-    provenance: Mapping[str, object]
+PIECE_BYTES = 2 << 20
+"""About how many bytes of float32 values are encoded at once: bounds the memory, and fits a core's cache."""
+MAX_WORKERS = 32
 
 
 @attrs.frozen
@@ -72,7 +41,17 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-"""Called before each object and at the end. Whatever it raises ends the conversion and is passed on."""
+"""Called before each object, often during one, and at the end. What it raises ends the conversion and is passed on."""
+
+
+@attrs.frozen(kw_only=True)
+class Written:
+    """What came of writing."""
+
+    relative_errors: Mapping[str, float]
+    """By tensor name, where it was measured."""
+    resumed_bytes: int
+    """Stored bytes that an earlier attempt had finished."""
 
 
 def write_artifact(
@@ -81,185 +60,181 @@ def write_artifact(
     *,
     volume_limit_bytes: int = DEFAULT_VOLUME_LIMIT_BYTES,
     replace: bool = False,
+    resume_key: str | None = None,
     report: Report = lambda progress: None,
-) -> None:
+) -> Written:
     """Write `contents` as the artifact `entry`, its further volumes beside it.
 
+    `resume_key` stands for everything that the bytes depend on; with it a failed attempt can be gone on with.
+
     Raises:
-        ArtifactError: `entry` exists and `replace` is false, an object is larger than a volume may be, or the file
-            system refuses (full, read-only, missing folder).
+        ArtifactError: `entry` exists and `replace` is false, an object is larger than a volume may be, a tensor cannot
+            be stored, the file system refuses (full, read-only, missing folder), or, with a `resume_key`, another
+            process is writing it.
     """
-    plan = _plan(entry, contents, volume_limit_bytes)
-    files = [volume_path(entry, volume) for volume in range(len(plan.payload_bytes))]
+    plan = plan_places(entry, contents, volume_limit_bytes)
+    volumes = len(plan.payload_bytes)
+    files = [volume_path(entry, volume) for volume in range(volumes)]
     if not replace and (existing := [file for file in files if file.exists()]):
         raise ArtifactError("exists already", file=existing[0])
-    mark = f".{uuid.uuid4().hex[:12]}.tmp"
-    temporary = [file.with_name(f".{file.name}{mark}") for file in files]
     renamed: list[Path] = []
-    try:
-        _write_volumes(entry, contents, plan, temporary, report)
-        for source, target in reversed(list(zip(temporary, files, strict=True))):
-            with _naming(target, None, None):
-                os.replace(source, target)
-            renamed.append(target)
-    except BaseException:
-        # With `replace` a renamed volume stands where an equal one may have been: it stays.
-        for path in (*temporary, *(() if replace else renamed)):
-            path.unlink(missing_ok=True)
-        raise
-
-
-def _plan(entry: Path, contents: Contents, limit_bytes: int) -> Directory:
-    """A directory with every place fixed and every checksum pending; its JSON has the final length."""
-    rough = _place(entry, contents, None, 0)
-    bound = len(rough.to_json()) + _PLACE_GROWTH_BYTES * (len(rough.resources) + 2 * len(rough.tensors))
-    return _place(entry, contents, limit_bytes, bound)
-
-
-def _place(entry: Path, contents: Contents, limit_bytes: int | None, directory_bytes: int) -> Directory:
-    """Give every object the next free place; a new volume begins where one would grow over the limit."""
-    header = Header(volume=0, volumes=1, directory_bytes=directory_bytes, artifact_id=bytes(DIGEST_BYTES))
-    room = None if limit_bytes is None else limit_bytes - header.payload_offset
-    ends = [0]
-
-    def next_place(name: str, size_bytes: int) -> Stored:
-        nonlocal room
-        start = align(ends[-1], OBJECT_ALIGN_BYTES)
-        if room is not None and limit_bytes is not None and start + size_bytes > room:
-            room, start = limit_bytes - PAYLOAD_ALIGN_BYTES, 0
-            ends.append(0)
-            if size_bytes > room:
-                message = f"needs {size_bytes} bytes, which no volume of at most {limit_bytes} bytes can hold"
-                raise ArtifactError(message, file=entry, object=name)
-        ends[-1] = start + size_bytes
-        return Stored(volume=len(ends) - 1, offset=start, size_bytes=size_bytes, checksum=_PENDING)
-
-    if room is not None and room < 0:
-        raise ArtifactError(f"the directory alone is larger than the volume limit of {limit_bytes} bytes", file=entry)
-    resources = tuple(
-        ResourceRecord(name=name, stored=next_place(f"resource {name}", len(data)))
-        for name, data in contents.resources.items()
-    )
-    tensors = tuple(
-        TensorRecord(
-            name=source.name,
-            component=source.component,
-            shape=source.shape,
-            format=source.format,
-            layout=source.layout,
-            stored=next_place(f"tensor {source.name}", source.size_bytes),
-        )
-        for source in contents.tensors
-    )
-    return Directory(
-        architecture=contents.architecture,
-        name=contents.name,
-        components=contents.components,
-        resources=resources,
-        tensors=tensors,
-        payload_bytes=tuple(ends),
-        provenance=contents.provenance,
-    )
-
-
-def _write_volumes(entry: Path, contents: Contents, plan: Directory, temporary: Sequence[Path], report: Report) -> None:
-    """Payloads first, then the directory with the checksums they gave, then every volume's header."""
-    directory_bytes = len(plan.to_json())
-    headers = [
-        Header(
-            volume=volume,
-            volumes=len(temporary),
-            directory_bytes=directory_bytes if volume == 0 else 0,
-            artifact_id=bytes(DIGEST_BYTES),
-        )
-        for volume in range(len(temporary))
-    ]
     with ExitStack() as stack:
         with _naming(entry, None, None):
-            streams = [stack.enter_context(open(path, "xb", buffering=0)) for path in temporary]
-        bases = [header.payload_offset for header in headers]
-        checksums = _write_payload(entry, contents, plan, list(zip(streams, bases, strict=True)), report)
-        data = _with_checksums(plan, checksums).to_json()
-        if len(data) != directory_bytes:
+            temporary = thrown_away(entry, volumes) if resume_key is None else kept(entry, volumes, resume_key)
+            partial = stack.enter_context(temporary)
+        try:
+            written = _Writing(entry, plan, partial, report).run(contents)
+            for source, target in reversed(list(zip(partial.paths, files, strict=True))):
+                with _naming(target, None, None):
+                    os.replace(source, target)
+                renamed.append(target)
+        except BaseException:
+            # With `replace` a renamed volume stands where an equal one may have been: it stays.
+            for path in () if replace else renamed:
+                path.unlink(missing_ok=True)
+            raise
+    return written
+
+
+class _Writing:
+    """One attempt: payloads first, then the directory with the checksums they gave, then every volume's header."""
+
+    def __init__(self, entry: Path, plan: Directory, partial: Partial, report: Report) -> None:
+        self._entry = entry
+        self._plan = plan
+        self._partial = partial
+        self._report = report
+        self._directory_bytes = len(plan.to_json())
+        self._headers = [self._header(volume, bytes(DIGEST_BYTES)) for volume in range(len(plan.payload_bytes))]
+        self._total_bytes = sum(record.stored.size_bytes for record in plan.resources)
+        self._total_bytes += sum(record.stored.size_bytes for record in plan.tensors)
+        self._done_bytes = 0
+        self._resumed_bytes = 0
+
+    def run(self, contents: Contents) -> Written:
+        """Write everything under the temporary names."""
+        finished = [
+            self._object(f"resource {record.name}", record.stored, contents.resources[record.name])
+            for record in self._plan.resources
+        ]
+        workers = min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+        with ThreadPoolExecutor(workers, "encode") as pool:
+            finished += [
+                self._object(f"tensor {record.name}", record.stored, _Encoding(source, pool, 2 * workers))
+                for record, source in zip(self._plan.tensors, contents.tensors, strict=True)
+            ]
+        self._report(Progress(self._total_bytes, self._total_bytes, "done"))
+        plan = with_finished(self._plan, finished)
+        self._close(plan)
+        errors = {record.name: record.relative_error for record in plan.tensors}
+        return Written(
+            relative_errors={name: error for name, error in errors.items() if error is not None},
+            resumed_bytes=self._resumed_bytes,
+        )
+
+    def _header(self, volume: int, artifact_id: bytes) -> Header:
+        return Header(
+            volume=volume,
+            volumes=len(self._plan.payload_bytes),
+            directory_bytes=0 if volume else self._directory_bytes,
+            artifact_id=artifact_id,
+        )
+
+    def _object(self, name: str, stored: Stored, content: "bytes | _Encoding") -> Finished:
+        """Write one object, unless an earlier attempt has done so."""
+        before, position = self._done_bytes, self._headers[stored.volume].payload_offset + stored.offset
+        self._report(Progress(before, self._total_bytes, name))
+        file = volume_path(self._entry, stored.volume)
+        known = self._partial.known.get(name)
+        if known is not None and known.checksum == self._checksum(file, name, stored, position):
+            self._resumed_bytes += stored.size_bytes
+        else:
+            relative_error = None
+            if isinstance(content, bytes):
+                with _naming(file, name, position):
+                    self._partial.write(stored.volume, position, memoryview(content))
+            else:
+                relative_error = self._tensor(file, name, stored.volume, position, content)
+            known = Finished(checksum=self._checksum(file, name, stored, position), relative_error=relative_error)
+            with _naming(self._entry, name, None):
+                self._partial.finish(name, known)
+        self._done_bytes = before + stored.size_bytes
+        return known
+
+    def _tensor(self, file: Path, name: str, volume: int, position: int, encoding: "_Encoding") -> float | None:
+        """Write a tensor piece by piece; its relative error if that is measured."""
+        begin, squared_error, squared = self._done_bytes, 0.0, 0.0
+        with _naming(file, name, position):
+            for start, rows in encoding.pieces():
+                if start:
+                    self._report(Progress(self._done_bytes, self._total_bytes, name))
+                for at, data in zip(encoding.places(start), rows.planes, strict=True):
+                    view = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+                    with _naming(file, name, position + at):
+                        self._partial.write(volume, position + at, view)
+                    self._done_bytes += len(view)
+                squared_error += rows.squared_error
+                squared += rows.squared
+        self._done_bytes = begin
+        if not encoding.source.measured:
+            return None
+        return float(f"{math.sqrt(squared_error / squared) if squared else 0.0:.2e}")
+
+    def _checksum(self, file: Path, name: str, stored: Stored, position: int) -> str:
+        with _naming(file, name, position):
+            return self._partial.checksum(stored.volume, position, stored.size_bytes)
+
+    def _close(self, plan: Directory) -> None:
+        data = plan.to_json()
+        if len(data) != self._directory_bytes:
             raise RuntimeError("the directory changed its length")
-        with _naming(entry, "directory", 0):
-            _write_at(streams[0], len(headers[0].pack()), data)
-            for stream, header in zip(streams, headers, strict=True):
-                _write_at(stream, 0, attrs.evolve(header, artifact_id=digest(data)).pack())
+        with _naming(self._entry, "directory", 0):
+            self._partial.write(0, HEADER_BYTES, memoryview(data))
+            for volume, stream in enumerate(self._partial.streams):
+                header = self._header(volume, digest(data))
+                self._partial.write(volume, 0, memoryview(header.pack()))
                 # The payload may end in padding, or be empty: the file length counts, so it is set, not left to chance.
-                stream.truncate(header.payload_offset + plan.payload_bytes[header.volume])
+                stream.truncate(header.payload_offset + plan.payload_bytes[volume])
                 os.fsync(stream.fileno())
 
 
-def _write_payload(
-    entry: Path,
-    contents: Contents,
-    plan: Directory,
-    places: Sequence[tuple[BinaryIO, int]],
-    report: Report,
-) -> list[str]:
-    """Write all objects in order; their checksums."""
-    jobs: list[tuple[str, Stored, Iterator[bytes]]] = [
-        (f"resource {record.name}", record.stored, iter((contents.resources[record.name],)))
-        for record in plan.resources
-    ]
-    jobs += [
-        (f"tensor {record.name}", record.stored, _pieces(source))
-        for record, source in zip(plan.tensors, contents.tensors, strict=True)
-    ]
-    total, done = sum(stored.size_bytes for _, stored, _ in jobs), 0
-    checksums = []
-    for name, stored, pieces in jobs:
-        report(Progress(done, total, name))
-        stream, base = places[stored.volume]
-        state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        position = base + stored.offset
-        for piece in pieces:
-            with _naming(volume_path(entry, stored.volume), name, position):
-                _write_at(stream, position, piece)
-            state.update(piece)
-            position += len(piece)
-        if position != base + stored.offset + stored.size_bytes:
-            raise RuntimeError(f"{name} came out {position - base - stored.offset} bytes long, not {stored.size_bytes}")
-        checksums.append(state.hexdigest())
-        done += stored.size_bytes
-    report(Progress(total, total, "done"))
-    return checksums
+@attrs.frozen
+class _Encoding:
+    """A source whose pieces are made by several threads, a bounded number ahead, and come in order."""
 
+    source: TensorSource
+    pool: ThreadPoolExecutor
+    ahead: int
 
-def _pieces(source: TensorSource) -> Iterator[bytes]:
-    """The bytes of a tensor; its values are loaded when the first piece is asked for and dropped after the last."""
-    yield from source.layout.pieces(source.format, source.load())
+    def places(self, start: int) -> tuple[int, ...]:
+        """Where row `start` begins in each stored plane."""
+        return places(self.source.layout.stored(self.source.format, self.source.shape), self.source.rows, start)
 
-
-def _with_checksums(plan: Directory, checksums: Sequence[str]) -> Directory:
-    cut = len(plan.resources)
-    return attrs.evolve(
-        plan,
-        resources=tuple(
-            attrs.evolve(record, stored=attrs.evolve(record.stored, checksum=checksum))
-            for record, checksum in zip(plan.resources, checksums[:cut], strict=True)
-        ),
-        tensors=tuple(
-            attrs.evolve(record, stored=attrs.evolve(record.stored, checksum=checksum))
-            for record, checksum in zip(plan.tensors, checksums[cut:], strict=True)
-        ),
-    )
-
-
-def _write_at(stream: BinaryIO, position: int, data: bytes) -> None:
-    """Write all of `data` at `position`; the gap before it, if any, reads as zeros."""
-    stream.seek(position)
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]
+    def pieces(self) -> Iterator[tuple[int, StoredRows]]:
+        """(first row, the rows from there)."""
+        opened, rows, step = self.source.open(), self.source.rows, self.source.piece_rows(PIECE_BYTES)
+        waiting: deque[tuple[int, Future[StoredRows]]] = deque()
+        try:
+            for start in range(0, rows, step):
+                waiting.append((start, self.pool.submit(opened.stored, start, min(start + step, rows))))
+                if len(waiting) > self.ahead:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
 
 
 @contextmanager
 def _naming(file: Path, name: str | None, offset: int | None) -> Iterator[None]:
-    """Turn what the file system says into an `ArtifactError` about this file and object."""
+    """Turn what the file system, or the source of a tensor, says into an `ArtifactError` about this file and object."""
     try:
         yield
     except OSError as error:
         message = f"cannot write: {error.strerror or error}"
         raise ArtifactError(message, file=file, object=name, offset=offset) from error
+    except ValueError as error:
+        raise ArtifactError(str(error), file=file, object=name) from error

@@ -1,64 +1,13 @@
-"""Numeric formats: what the stored codes of a tensor mean as numbers.
+"""Formats without groups: numbers as they are, and 8-bit integers with a scale for each row."""
 
-A format turns values into planes (arrays of codes, and of scales where it has them) and back. It does not know where
-or in which order the bytes of a plane lie in a file: that is the layout's business (`layouts.py`).
-
-Invariant: a format works row by row. `encode(values[a:b])` equals rows a to b of each plane of `encode(values)`, so
-that a conversion may take any tensor in small pieces. A format with one scale per output row fits: planes
-`codes [N, K]` and `scales [N]`.
-"""
-
-import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Protocol
+from collections.abc import Sequence
 
 import attrs
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-Shape = tuple[int, ...]
-Array = NDArray[np.generic]
-
-
-@attrs.frozen
-class Plane:
-    """One stored array of a tensor. `dtype` is little-endian."""
-
-    name: str
-    dtype: "np.dtype[np.generic]"
-    shape: Shape
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the codes alone, without padding."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-class Format(Protocol):
-    """A numeric format."""
-
-    @property
-    def name(self) -> str:
-        """The name in the directory of an artifact."""
-        ...
-
-    def planes(self, shape: Shape) -> tuple[Plane, ...]:
-        """What is stored for a tensor of `shape`; every plane's first axis is the tensor's.
-
-        Raises:
-            ValueError: the format cannot hold such a shape; the text says why.
-        """
-        ...
-
-    def encode(self, values: Array) -> tuple[Array, ...]:
-        """`values` (float32, bfloat16 or float16; some rows or all) as one array per plane."""
-        ...
-
-    def decode(self, planes: Sequence[Array]) -> NDArray[np.float32]:
-        """The float32 numbers that the planes stand for. A view of them where nothing has to be computed."""
-        ...
+from ninfer.engine.artifact.formats.base import Array, Plane, Shape
 
 
 @attrs.frozen
@@ -110,6 +59,3 @@ class RowScaled:
 FP32 = Direct("fp32", np.dtype("<f4"))
 BF16 = Direct("bf16", np.dtype(ml_dtypes.bfloat16))
 INT8_ROW = RowScaled()
-
-FORMATS: Mapping[str, Format] = MappingProxyType({form.name: form for form in (FP32, BF16, INT8_ROW)})
-"""The formats this build reads, by name."""

@@ -1,0 +1,105 @@
+"""Where the tensors of a new artifact come from: sources that give stored planes a few rows at a time.
+
+Knows formats and layouts, no files. Invariant: rows depend on nothing but the source and their own numbers, so that
+they may be asked for in any order, several at once, and again.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+import numpy as np
+
+from ninfer.engine.artifact.formats import FP32, Array, Format, Shape
+from ninfer.engine.artifact.layouts import Layout, size_bytes
+
+
+@attrs.frozen(kw_only=True)
+class StoredRows:
+    """Some rows as they are stored, and what storing them so changed."""
+
+    planes: tuple[Array, ...]
+    squared_error: float = 0.0
+    """Sum of (stored - given)**2."""
+    squared: float = 0.0
+    """Sum of given**2."""
+
+
+class Rows(Protocol):
+    """An open source."""
+
+    def stored(self, start: int, stop: int) -> StoredRows:
+        """Rows `start` to `stop`, both multiples of the layout's `row_step` (or the end). Called from several threads.
+
+        Raises:
+            ValueError: they cannot be stored; the text says why.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class TensorSource:
+    """A tensor to store. `open` is called when it is the tensor's turn; what it returns is dropped afterwards."""
+
+    name: str
+    component: str
+    shape: Shape
+    format: Format
+    layout: Layout
+    open: Callable[[], Rows]
+    measured: bool = False
+    """Whether the rows tell their squares, for the record's `relative_error`."""
+
+    @property
+    def rows(self) -> int:
+        """Length of the first axis; a scalar is one row."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes."""
+        return size_bytes(self.layout.stored(self.format, self.shape))
+
+    def piece_rows(self, piece_bytes: int) -> int:
+        """How many rows to take at once for `piece_bytes` bytes of float32 values: whole steps of the layout."""
+        row_bytes = 4 * max(1, math.prod(self.shape[1:]))
+        return max(1, piece_bytes // row_bytes // self.layout.row_step) * self.layout.row_step
+
+
+def encoded(
+    *, name: str, component: str, shape: Shape, format: Format, layout: Layout, load: Callable[[], Array]
+) -> TensorSource:
+    """A source that encodes what `load` gives: values (float32, bfloat16, float16), best a memory-mapped view."""
+    return TensorSource(
+        name=name,
+        component=component,
+        shape=shape,
+        format=format,
+        layout=layout,
+        open=lambda: _Encoded(load(), format, layout),
+        measured=format is not FP32,
+    )
+
+
+@attrs.frozen
+class _Encoded:
+    """Values that are encoded, compared with what they became, and packed."""
+
+    values: Array
+    form: Format
+    layout: Layout
+
+    def stored(self, start: int, stop: int) -> StoredRows:
+        """See `Rows`."""
+        given = self.values[start:stop] if self.values.ndim else self.values
+        with np.errstate(all="ignore"):  # what is not finite is found by its squares
+            planes = self.form.encode(given)
+            if planes[0].dtype == given.dtype:
+                return StoredRows(planes=self.layout.pack(self.form, planes))
+            exact = given.astype(np.float32)
+            squared = float(np.sum(np.square(exact), dtype=np.float64))
+            squared_error = float(np.sum(np.square(self.form.decode(planes) - exact), dtype=np.float64))
+        if self.form is not FP32 and not math.isfinite(squared + squared_error):
+            raise ValueError(f"holds numbers that {self.form.name} cannot stand for: too large, or not finite")
+        return StoredRows(planes=self.layout.pack(self.form, planes), squared_error=squared_error, squared=squared)
