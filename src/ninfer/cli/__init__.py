@@ -29,6 +29,7 @@ def build_app() -> App:
     app.command("ninfer.cli.chat:chat", name="chat", help="Talk to a running server.")
     app.command("ninfer.cli.convert:convert", name="convert", help="Turn a Hugging Face folder into an artifact.")
     app.command("ninfer.cli.selftest:selftest", name="selftest", help="Check what a model computes on this device.")
+    app.command("ninfer.cli.bench:bench", name="bench", help="Measure what decoding and prompts cost on this device.")
     app.command("ninfer.cli.inspect:inspect", name="inspect", help="Show what an artifact holds.")
     return app
 

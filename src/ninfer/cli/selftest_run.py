@@ -3,23 +3,21 @@
 Importing it imports JAX. The device is prepared and driven on one thread with a deep stack, as the engine does it.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import attrs
 from rich.console import Console
 
 from ninfer.cli.assembly import House, open_house
 from ninfer.cli.convert import progress_bar, terminated_cleanly
+from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
 from ninfer.cli.model_engine import load_model
 from ninfer.cli.options import CapacityOptions, ModelOptions, ServeOptions
 from ninfer.cli.selftest import SelftestOptions
 from ninfer.engine.artifact import ArtifactError
-from ninfer.engine.engine import STACK_BYTES
 from ninfer.engine.memory import TooLittleMemory
 from ninfer.engine.programs.footprint import device_kind
 from ninfer.engine.selftest import (
@@ -31,8 +29,6 @@ from ninfer.engine.selftest import (
     read_golden,
     run_checks,
 )
-
-_T = TypeVar("_T")
 
 
 def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[str, object]:
@@ -57,7 +53,9 @@ def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[
             golden = read_golden(folder) if options.golden or folder.is_dir() else ()
         except (ArtifactError, OSError) as error:
             raise Failure(f"golden vectors: {error}") from error
-        return _in_thread(lambda: _run(house, golden, lambda name: status.update(f"checked: {name}")))
+        return in_thread(
+            lambda: _run(house, golden, lambda name: status.update(f"checked: {name}")), name="ninfer-selftest"
+        )
 
 
 def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str], None]) -> dict[str, object]:
@@ -96,26 +94,3 @@ def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str
         "programs": [attrs.asdict(facts) for facts in loaded.device.programs],
         "ready_s": round(ready_s, 3),
     }
-
-
-def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run `work` where a compiler finds the stack that it needs, as the device thread does. Raises what it raises."""
-    done: list[_T] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            done.append(work())
-        except BaseException as error:  # handed on, whatever it is
-            failed.append(error)
-
-    before = threading.stack_size(STACK_BYTES)
-    try:
-        thread = threading.Thread(target=run, name="ninfer-selftest", daemon=True)
-        thread.start()
-    finally:
-        threading.stack_size(before)
-    thread.join()
-    if failed:
-        raise failed[0]
-    return done[0]

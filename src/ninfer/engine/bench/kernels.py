@@ -1,0 +1,60 @@
+"""Which kernels a step runs and what each takes, out of jax's profiler.
+
+Knows the profiler's planes and lines: those of a device have one event a kernel; on the CPU, where there is no such
+plane, the events of XLA's operations stand in. Counters in names are taken off, so that the same kernel of each layer
+is one row.
+"""
+
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+from jax.profiler import ProfileData
+
+from ninfer.engine.bench.report import KernelRow, KernelTable
+
+_COUNTER = re.compile(r"([._]\d+)+$")
+
+
+def profile(of: str, work: Callable[[], object], steps: int) -> KernelTable:
+    """Run `work`, which does `steps` steps, under the profiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            work()
+        (file,) = Path(folder).glob("**/*.xplane.pb")
+        return kernel_table(of, ProfileData.from_file(str(file)), steps)
+
+
+def kernel_table(of: str, data: ProfileData, steps: int) -> KernelTable:
+    """Kernels by the time that they take, the slowest first."""
+    calls: Counter[str] = Counter()
+    took_us: defaultdict[str, float] = defaultdict(float)
+    for name, microseconds in _events(data):
+        kernel = _COUNTER.sub("", name)
+        calls[kernel] += 1
+        took_us[kernel] += microseconds
+    everything = sum(took_us.values()) or 1.0
+    rows = tuple(
+        KernelRow(name=name, calls=calls[name] / steps, step_us=total / steps, share=total / everything)
+        for name, total in sorted(took_us.items(), key=lambda item: -item[1])
+    )
+    return KernelTable(of=of, rows=rows)
+
+
+def _events(data: ProfileData) -> Iterator[tuple[str, float]]:
+    """Name and microseconds of everything that ran on the device."""
+    planes = [plane for plane in data.planes if plane.name.startswith("/device:")]
+    for plane in planes:
+        for line in plane.lines:
+            if line.name.startswith("Stream"):
+                yield from ((event.name, event.duration_ns / 1e3) for event in line.events)
+    if planes:
+        return
+    for plane in data.planes:
+        for line in plane.lines:
+            for event in line.events:
+                if any(name == "hlo_op" for name, _ in event.stats):
+                    yield event.name, event.duration_ns / 1e3

@@ -1,0 +1,60 @@
+"""Counts what a step must move, from the arrays that it is given: nothing here is a formula about a model.
+
+A leaf of the weights counts with all of its bytes; the embedding, of which a step takes a row for each token, counts
+apart. Memory is traced with one more page and one more slot, and the difference is what each takes.
+"""
+
+from collections import Counter
+from math import prod
+
+import jax
+
+from ninfer.engine.bench.report import Traffic
+from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.shapes import tensor_shapes
+from ninfer.engine.programs.form import Form
+from ninfer.engine.types import PAGE_TOKENS
+
+
+def traffic_of(form: Form) -> Traffic:
+    """What a decode step of `form` moves."""
+    weights: Counter[str] = Counter()
+    leaves = jax.tree_util.tree_flatten_with_path(form.weights)[0]
+    names = [_name(path) for path, _ in leaves]
+    has_head = any("head" in name.split(".") for name in names)
+    looked_up = 0
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        if has_head and name.split(".")[-1] == "embed":
+            looked_up = leaf.nbytes // leaf.shape[0]
+        else:
+            weights[name] += leaf.nbytes
+
+    def memory_bytes(pages: int, slots: int) -> int:
+        memory = jax.eval_shape(lambda: form.zero_memory(pages=pages, slots=slots, table_pages=1))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(memory.text))
+
+    one = memory_bytes(1, 1)
+    return Traffic(
+        weights=dict(weights),
+        looked_up_bytes=looked_up,
+        token_bytes=(memory_bytes(2, 1) - one) // PAGE_TOKENS,
+        slot_bytes=memory_bytes(1, 2) - one,
+    )
+
+
+def product_flops(config: TextConfig, tokens: int) -> int:
+    """Operations of all products with weights for a prompt of `tokens`, of which the last one reaches the head."""
+    shapes = tensor_shapes(config)
+    trunk = sum(prod(shape) for name, shape in shapes.items() if len(shape) == 2 and name.startswith("layers."))
+    return 2 * (trunk * tokens + config.vocab_size * config.hidden_size)
+
+
+def parameters_of(config: TextConfig) -> int:
+    """Numbers in all tensors of the text model, prediction heads apart."""
+    return sum(prod(shape) for shape in tensor_shapes(config).values())
+
+
+def _name(path: tuple[object, ...]) -> str:
+    """Field names on the way to a leaf, joined by dots, without the numbers of layers and what wraps the weights."""
+    fields = [key.name for key in path if isinstance(key, jax.tree_util.GetAttrKey)]
+    return ".".join(field for field in fields if field not in ("text", "layers"))

@@ -1,0 +1,46 @@
+"""The table of kernels comes from the device's lines of a profile."""
+
+from jax.profiler import ProfileData
+
+from ninfer.engine.bench.kernels import kernel_table
+
+METADATA = """
+  event_metadata {{ key: 1 value {{ id: 1 name: "project_3" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "gdn_step" }} }}
+  event_metadata {{ key: 3 value {{ id: 3 name: "project.12_1" }} }}
+  stat_metadata {{ key: 1 value {{ id: 1 name: "hlo_op" }} }}
+""".format()
+
+
+def plane(name: str, line: str, *events: tuple[int, int], stat: str = "") -> str:
+    """A plane with one line of (kernel, microseconds)."""
+    listed = " ".join(f"events {{ metadata_id: {kernel} duration_ps: {us}000000 {stat} }}" for kernel, us in events)
+    return f'planes {{ name: "{name}" lines {{ name: "{line}" {listed} }} {METADATA} }}'
+
+
+def test_the_lines_of_a_device_count_and_nothing_else() -> None:
+    """Counters in names fall away; lines that sum up others, and the host's planes, are left out."""
+    profile = ProfileData.from_text_proto(
+        plane("/device:GPU:0", "Stream #13(Compute)", (1, 30), (2, 10), (3, 30), (2, 10), (1, 20))
+        + plane("/device:GPU:0", "XLA Ops", (2, 500))
+        + plane("/host:CPU", "python", (2, 900), stat='stats { metadata_id: 1 str_value: "x" }')
+    )
+    table = kernel_table("decode", profile, steps=2)
+    assert [(row.name, row.calls, row.step_us) for row in table.rows] == [
+        ("project", 1.5, 40.0),
+        ("gdn_step", 1.0, 10.0),
+    ]
+    assert [row.share for row in table.rows] == [0.8, 0.2]
+    assert (table.calls, table.step_us) == (2.5, 50.0)
+
+
+def test_without_a_device_plane_the_operations_of_xla_stand_in() -> None:
+    profile = ProfileData.from_text_proto(
+        plane("/host:CPU", "tf_XLAEigen", (2, 4), stat='stats { metadata_id: 1 str_value: "gdn_step" }')
+        + plane("/host:CPU", "python", (1, 900))
+    )
+    assert [(row.name, row.step_us) for row in kernel_table("decode", profile, steps=1).rows] == [("gdn_step", 4.0)]
+
+
+def test_an_empty_profile_is_an_empty_table() -> None:
+    assert kernel_table("decode", ProfileData.from_text_proto('planes { name: "/device:GPU:0" }'), steps=1).rows == ()
