@@ -1,0 +1,89 @@
+"""Products of a prefill chunk: 64 to 8192 rows at once, bound by the tensor cores and not by reading.
+
+The weights come as a plain [N, K] array of the activations' 16-bit type; `dequantise` makes it from a layer of a packed
+stack. Three epilogues: plain, added to the float32 residual in place, and the SiLU product of gate and up. Knows
+nothing of what a matrix is for. Invariant: a row's bits depend on that row alone, not on how many rows come with it.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from kernels_pallas.arrays import PackedMatrix
+from kernels_pallas.dispatch import Impl, choose
+
+from . import reference
+from .epilogue import EPILOGUES, Epilogue
+from .tuning import tiles_for
+
+__all__ = ["Epilogue", "dequantise", "matmul"]
+
+
+def matmul(
+    x: jax.Array,
+    w: jax.Array,
+    *,
+    epilogue: Epilogue = "none",
+    residual: jax.Array | None = None,
+    out_dtype: DTypeLike | None = None,
+    shift: int = 0,
+    impl: Impl = "auto",
+) -> jax.Array:
+    """y = x @ w.T summed in float32, then the epilogue. x [T, K] and w [N, K], both float16 or both bfloat16.
+
+    none: y [T, N]. residual_add: residual + y * 2**shift, float32 [T, N], in place where the residual is donated or
+    dies here: x may be a SiLU product that was shifted the other way.
+    silu_product: w holds N/2 gate rows, then N/2 up rows; silu(gate) * up * 2**-shift, [T, N/2].
+    out_dtype is x's where it is not given (float32 for residual_add); float16 is clamped to finite values.
+
+    Raises:
+        ValueError: operands do not fit together.
+        NotImplementedError: the kernel cannot cut this shape (T and K must be multiples of 64).
+    """
+    if epilogue not in EPILOGUES:
+        raise ValueError(f"epilogue={epilogue!r} does not exist; there are: {', '.join(EPILOGUES)}")
+    if x.ndim != 2 or w.ndim != 2 or x.shape[1] != w.shape[1] or x.dtype != w.dtype or x.dtype.itemsize != 2:
+        raise ValueError(
+            f"x {x.dtype}{list(x.shape)} and w {w.dtype}{list(w.shape)} are no [T, K] and [N, K] of one type"
+        )
+    if (residual is None) == (epilogue == "residual_add"):
+        raise ValueError("residual belongs to epilogue='residual_add' and to no other")
+    if residual is not None and (residual.shape, residual.dtype) != ((x.shape[0], w.shape[0]), jnp.float32):
+        raise ValueError(f"residual must be float32 [{x.shape[0]}, {w.shape[0]}]")
+    if shift and epilogue == "none":
+        raise ValueError("shift belongs to the epilogues silu_product and residual_add")
+    dtype = jnp.dtype(jnp.float32 if epilogue == "residual_add" else out_dtype or x.dtype)
+    run = choose(impl, {"reference": reference.matmul, "mosaic": _mosaic})
+    return run(x, w, epilogue=epilogue, residual=residual, out_dtype=dtype, shift=shift)
+
+
+def dequantise(
+    matrix: PackedMatrix, layer: jax.Array, dtype: DTypeLike | None = None, *, impl: Impl = "auto"
+) -> jax.Array:
+    """Layer `layer` (int32 [1]) of a packed stack as [N, K]: bfloat16 for "bf16", else float16, unless `dtype` says."""
+    wanted = jnp.dtype(dtype or (jnp.bfloat16 if matrix.format == "bf16" else jnp.float16))
+    return choose(impl, {"reference": _unpack, "triton": _triton})(matrix, layer, wanted)
+
+
+def _mosaic(
+    x: jax.Array, w: jax.Array, *, epilogue: Epilogue, residual: jax.Array | None, out_dtype: DTypeLike, shift: int
+) -> jax.Array:
+    from . import mosaic  # here, because on jax 0.10 that module needs a package that the CPU does not
+
+    gated, out_bytes = epilogue == "silu_product", jnp.dtype(out_dtype).itemsize
+    tiles = tiles_for(x.shape[0], w.shape[0], x.shape[1], gated=gated, out_bytes=out_bytes)
+    return mosaic.matmul(x, w, epilogue=epilogue, residual=residual, out_dtype=out_dtype, shift=shift, tiles=tiles)
+
+
+def _triton(matrix: PackedMatrix, layer: jax.Array, dtype: DTypeLike) -> jax.Array:
+    from . import dequantise_triton
+
+    return dequantise_triton.dequantise(matrix, layer, dtype)
+
+
+def _unpack(matrix: PackedMatrix, layer: jax.Array, dtype: DTypeLike) -> jax.Array:
+    from kernels_pallas.quant_matmul import unpack_matrix
+
+    return unpack_matrix(matrix, layer, dtype)
