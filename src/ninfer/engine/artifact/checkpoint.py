@@ -88,7 +88,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     """
     config_file = folder / CONFIG
     config = parse_json(read_file(config_file), file=config_file, object=None)
-    architecture, text_config = _text_config(config)
+    architecture, text_config = read_text_config(config)
     try:
         expected = expected_tensors(text_config)
     except ConfigError as error:
@@ -139,7 +139,7 @@ def _weight_map(index: Path) -> Iterator[tuple[str, str]]:
         yield name, shard
 
 
-def _text_config(config: Checked) -> tuple[str, Mapping[str, object]]:
+def read_text_config(config: Checked) -> tuple[str, Mapping[str, object]]:
     """The architecture, and the text model's own config with what the wrapping config says about it."""
     kind = config.member("model_type").text()
     if kind not in _ARCHITECTURES:

@@ -30,7 +30,7 @@ class Rows(Protocol):
     """An open source."""
 
     def stored(self, start: int, stop: int) -> StoredRows:
-        """Rows `start` to `stop`, both multiples of the layout's `row_step` (or the end). Called from several threads.
+        """Rows `start` to `stop`, multiples of the source's `row_step` or the end. Called from several threads.
 
         Raises:
             ValueError: they cannot be stored; the text says why.
@@ -48,6 +48,8 @@ class TensorSource:
     format: Format
     layout: Layout
     open: Callable[[], Rows]
+    row_step: int
+    """Rows come in multiples of this many: the layout's, or more."""
     measured: bool = False
     """Whether the rows tell their squares, for the record's `relative_error`."""
 
@@ -62,9 +64,9 @@ class TensorSource:
         return size_bytes(self.layout.stored(self.format, self.shape))
 
     def piece_rows(self, piece_bytes: int) -> int:
-        """How many rows to take at once for `piece_bytes` bytes of float32 values: whole steps of the layout."""
+        """How many rows to take at once for `piece_bytes` bytes of float32 values: whole steps, at least one."""
         row_bytes = 4 * max(1, math.prod(self.shape[1:]))
-        return max(1, piece_bytes // row_bytes // self.layout.row_step) * self.layout.row_step
+        return max(1, piece_bytes // row_bytes // self.row_step) * self.row_step
 
 
 def encoded(
@@ -78,6 +80,7 @@ def encoded(
         format=format,
         layout=layout,
         open=lambda: _Encoded(load(), format, layout),
+        row_step=layout.row_step,
         measured=format is not FP32,
     )
 

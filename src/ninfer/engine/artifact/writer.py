@@ -19,6 +19,7 @@ import numpy as np
 
 from ninfer.engine.artifact.directory import Directory, Stored
 from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.formats import Plane
 from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, Header, digest, volume_path
 from ninfer.engine.artifact.layouts import places
 from ninfer.engine.artifact.partial import Partial, kept, thrown_away
@@ -97,7 +98,10 @@ def write_artifact(
 
 
 class _Writing:
-    """One attempt: payloads first, then the directory with the checksums they gave, then every volume's header."""
+    """One attempt: payloads first, then the directory with the checksums they gave, then every volume's header.
+
+    What was written is read back for its checksum by other threads while the next objects are written.
+    """
 
     def __init__(self, entry: Path, plan: Directory, partial: Partial, report: Report) -> None:
         self._entry = entry
@@ -110,21 +114,25 @@ class _Writing:
         self._total_bytes += sum(record.stored.size_bytes for record in plan.tensors)
         self._done_bytes = 0
         self._resumed_bytes = 0
+        self._unread: deque[tuple[str, float | None, Future[str]]] = deque()
+        self._finished: list[Finished] = []
 
     def run(self, contents: Contents) -> Written:
         """Write everything under the temporary names."""
-        finished = [
-            self._object(f"resource {record.name}", record.stored, contents.resources[record.name])
-            for record in self._plan.resources
-        ]
-        workers = min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+        workers = min(os.cpu_count() or 1, MAX_WORKERS)
         with ThreadPoolExecutor(workers, "encode") as pool:
-            finished += [
-                self._object(f"tensor {record.name}", record.stored, _Encoding(source, pool, 2 * workers))
-                for record, source in zip(self._plan.tensors, contents.tensors, strict=True)
-            ]
+            try:
+                for resource in self._plan.resources:
+                    content = contents.resources[resource.name]
+                    self._object(f"resource {resource.name}", resource.stored, content, pool)
+                for tensor, source in zip(self._plan.tensors, contents.tensors, strict=True):
+                    encoding = _Encoding(source, pool, 2 * workers)
+                    self._object(f"tensor {tensor.name}", tensor.stored, encoding, pool)
+                    self._settle(keep=workers)
+            finally:
+                self._settle(keep=0)
         self._report(Progress(self._total_bytes, self._total_bytes, "done"))
-        plan = with_finished(self._plan, finished)
+        plan = with_finished(self._plan, self._finished)
         self._close(plan)
         errors = {record.name: record.relative_error for record in plan.tensors}
         return Written(
@@ -140,13 +148,20 @@ class _Writing:
             artifact_id=artifact_id,
         )
 
-    def _object(self, name: str, stored: Stored, content: "bytes | _Encoding") -> Finished:
-        """Write one object, unless an earlier attempt has done so."""
+    def _object(self, name: str, stored: Stored, content: "bytes | _Encoding", pool: ThreadPoolExecutor) -> None:
+        """Write one object, unless an earlier attempt has done so, and have its checksum made."""
         before, position = self._done_bytes, self._headers[stored.volume].payload_offset + stored.offset
         self._report(Progress(before, self._total_bytes, name))
         file = volume_path(self._entry, stored.volume)
+
+        def checksum() -> str:
+            with _naming(file, name, position):
+                return self._partial.checksum(stored.volume, position, stored.size_bytes)
+
         known = self._partial.known.get(name)
-        if known is not None and known.checksum == self._checksum(file, name, stored, position):
+        if known is not None and known.checksum == checksum():
+            self._settle(keep=0)  # in order
+            self._finished.append(known)
             self._resumed_bytes += stored.size_bytes
         else:
             relative_error = None
@@ -155,11 +170,17 @@ class _Writing:
                     self._partial.write(stored.volume, position, memoryview(content))
             else:
                 relative_error = self._tensor(file, name, stored.volume, position, content)
-            known = Finished(checksum=self._checksum(file, name, stored, position), relative_error=relative_error)
-            with _naming(self._entry, name, None):
-                self._partial.finish(name, known)
+            self._unread.append((name, relative_error, pool.submit(checksum)))
         self._done_bytes = before + stored.size_bytes
-        return known
+
+    def _settle(self, *, keep: int) -> None:
+        """Take the checksums of all but the last `keep` objects, waiting for them."""
+        while len(self._unread) > keep:
+            name, relative_error, checksum = self._unread.popleft()
+            finished = Finished(checksum=checksum.result(), relative_error=relative_error)
+            with _naming(self._entry, name, None):
+                self._partial.finish(name, finished)
+            self._finished.append(finished)
 
     def _tensor(self, file: Path, name: str, volume: int, position: int, encoding: "_Encoding") -> float | None:
         """Write a tensor piece by piece; its relative error if that is measured."""
@@ -175,14 +196,12 @@ class _Writing:
                     self._done_bytes += len(view)
                 squared_error += rows.squared_error
                 squared += rows.squared
+        if (made := self._done_bytes - begin) != encoding.plane_bytes:
+            raise RuntimeError(f"{name} came out {made} bytes long, not {encoding.plane_bytes}")
         self._done_bytes = begin
         if not encoding.source.measured:
             return None
         return float(f"{math.sqrt(squared_error / squared) if squared else 0.0:.2e}")
-
-    def _checksum(self, file: Path, name: str, stored: Stored, position: int) -> str:
-        with _naming(file, name, position):
-            return self._partial.checksum(stored.volume, position, stored.size_bytes)
 
     def _close(self, plan: Directory) -> None:
         data = plan.to_json()
@@ -206,9 +225,17 @@ class _Encoding:
     pool: ThreadPoolExecutor
     ahead: int
 
+    @property
+    def plane_bytes(self) -> int:
+        """Stored bytes without the padding between planes."""
+        return sum(plane.size_bytes for plane in self._planes())
+
     def places(self, start: int) -> tuple[int, ...]:
         """Where row `start` begins in each stored plane."""
-        return places(self.source.layout.stored(self.source.format, self.source.shape), self.source.rows, start)
+        return places(self._planes(), self.source.rows, start)
+
+    def _planes(self) -> tuple[Plane, ...]:
+        return self.source.layout.stored(self.source.format, self.source.shape)
 
     def pieces(self) -> Iterator[tuple[int, StoredRows]]:
         """(first row, the rows from there)."""

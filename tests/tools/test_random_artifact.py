@@ -1,0 +1,48 @@
+"""Random artifacts: whole, in the recipe's formats, of numbers that a model could have, and the same for a seed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ninfer.engine.artifact import Artifact
+from tools.random_artifact import write_random_artifact
+
+
+@pytest.fixture
+def config(golden_folder: Path, tmp_path: Path) -> Path:
+    """The golden model's config with matrices that fit tiles."""
+    members = json.loads((golden_folder / "config.json").read_text())
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(members | {"hidden_size": 128, "intermediate_size": 192}))
+    return file
+
+
+@pytest.mark.parametrize("recipe", ["source", "bf16", "fp8", "int8", "groupwise", "nvfp4"])
+def test_an_artifact_of_every_recipe(config: Path, tmp_path: Path, recipe: str) -> None:
+    write_random_artifact(config, tmp_path / "m.ninfer", recipe=recipe)
+    with Artifact.open(tmp_path / "m.ninfer") as artifact:
+        assert artifact.name == f"random-small-{recipe}"
+        assert artifact.components == ("text",)
+        assert len(list(artifact.verify())) == len(artifact.tensors) + 4
+        for name, record in artifact.tensors.items():
+            values = artifact.read(name)
+            assert np.all(np.isfinite(values)), name
+            if len(record.shape) == 2 and name != "embed_tokens.weight":
+                assert 0.8 < np.std(values) * np.sqrt(record.shape[1]) < 1.25, name
+        assert artifact.resource("tokenizer.json") is not None
+        layouts = {artifact.tensors[f"layers.0.mlp.{part}_proj.weight"].layout.name for part in ("gate", "up", "down")}
+        assert layouts == {"contiguous" if recipe == "source" else "fragment"}
+
+
+def test_a_seed_decides(config: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_random_artifact(config, tmp_path / name, seed=seed, name="n", mtp=True)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    with Artifact.open(tmp_path / "a") as first, Artifact.open(tmp_path / "c") as other:
+        assert first.components == ("text", "mtp")
+        assert not np.array_equal(first.read("lm_head.weight"), other.read("lm_head.weight"))
+        assert not np.array_equal(
+            first.read("layers.0.mlp.up_proj.weight"), first.read("layers.0.mlp.gate_proj.weight")
+        )
