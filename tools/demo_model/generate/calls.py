@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from tools.demo_model.generate.domains import everyday
@@ -167,11 +168,11 @@ def _result_text(words: Words, result: dict[str, Any]) -> str:
     return ("\n" if roll < 0.9 else ", ").join(f"{key}: {_plain(value)}" for key, value in result.items())
 
 
-def loop(words: Words) -> Example:
-    """Request, call, result, answer with the value that was asked for."""
+def loop(words: Words, choose: Callable[[Words], tuple[Made, list[Made], str]] = pick) -> Example:
+    """Request, call, result, answer with the value that was asked for. choose: as `pick`."""
     rng = words.rng
     mode = style(words)
-    made, box, sentence = pick(words)
+    made, box, sentence = choose(words)
     result, key = _result(words)
     roll = rng.random()
     if roll < 0.12:

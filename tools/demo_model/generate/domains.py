@@ -30,7 +30,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "name": ("string", "invented"),
     "int": ("integer", ""),
     "num": ("number", ""),
+    "address": ("string", "address"),
+    "country": ("string", "country"),
+    "color": ("string", "color"),
+    "digits": ("string", "digits"),
+    "domain": ("string", "domain"),
     "people": ("array", "person"),
+    "cities": ("array", "city"),
+    "paths": ("array", "path"),
     "words": ("array", "word"),
 }
 
@@ -53,6 +60,7 @@ def everyday(words: Words, index: int | None = None) -> tuple[Made, str]:
     """A declared everyday tool and a request for it; slots not mentioned hold None."""
     rng = words.rng
     name, description, fields, requests = TABLE[rng.randrange(len(TABLE)) if index is None else index]
+    description = rng.choice(description.split(" ; "))
     sentence = rng.choice(requests)
     forced: dict[str, Any] = {}
     if sentence.endswith(">"):
@@ -73,7 +81,7 @@ def everyday(words: Words, index: int | None = None) -> tuple[Made, str]:
         # The sentence keeps its words, the declaration gets others of the same meaning.
         verb, noun = another(rng, verb), another(rng, noun)
         slots = [_renamed(slot, another(rng, slot.name)) for slot in slots]
-        description = "" if rng.random() < 0.3 else f"{verb.capitalize()} a {noun.replace('_', ' ')}."
+        description = "" if rng.random() < 0.3 or not noun else f"{verb.capitalize()} a {noun.replace('_', ' ')}."
     name = styled(words, [verb, *noun.split("_")]) if noun else verb
     shape = "plain" if description else "nodesc"
     made = Made(

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tools.demo_model.generate import calls, extract, reason, talk
+from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
 from tools.demo_model.render import Example
 from tools.demo_model.words import Words
 
 # Weights count conversations, not tokens: a tool conversation is about five times as long as a sum.
 MIXTURE: tuple[tuple[Callable[[Words], Example], float], ...] = (
-    (calls.call, 30),
-    (calls.refuse, 10),
-    (calls.loop, 9),
-    (calls.chain, 3),
+    (calls.call, 20),
+    (calls.refuse, 6),
+    (calls.loop, 6),
+    (calls.chain, 2),
     (calls.two_calls, 2),
-    (talk.unneeded_tools, 4),
-    (extract.copy, 9),
-    (extract.lookup, 8),
-    (extract.as_json, 9),
+    (talk.unneeded_tools, 2),
+    (wide.call_wide, 42),
+    (wide.refuse_wide, 8),
+    (wide.loop_wide, 5),
+    (wide.session, 12),
+    (wide.unneeded_wide, 5),
+    (extract.copy, 7),
+    (extract.lookup, 6),
+    (extract.as_json, 7),
     (extract.json_list, 2),
     (extract.free_json, 1),
     (extract.edit, 4),
     (extract.summary, 3),
-    (reason.arithmetic, 9),
+    (reading.read, 18),
+    (reading.copy_wide, 8),
+    (shapes.json_wide, 20),
+    (reason.arithmetic, 8),
     (reason.compare, 2),
     (reason.sort, 4),
     (reason.date, 4),
     (talk.small_talk, 2),
-    (talk.fact, 3),
-    (talk.definition, 3),
+    (talk.opinion, 2),
+    (talk.fact, 2),
+    (talk.definition, 2),
     (talk.tell_story, 4),
     (talk.use_word, 1),
     (talk.remember, 2),

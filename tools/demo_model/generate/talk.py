@@ -7,6 +7,7 @@ from typing import Any
 from tools.demo_model.generate import extract, reason
 from tools.demo_model.generate.calls import maybe_system, style
 from tools.demo_model.generate.extract import done
+from tools.demo_model.generate.phrases import plural
 from tools.demo_model.generate.stories import ANIMALS, LESSONS, THINGS, story
 from tools.demo_model.generate.toolkit import make_tool
 from tools.demo_model.render import Example, assistant, user
@@ -287,8 +288,50 @@ def remember(words: Words) -> Example:
     )
 
 
+OPINIONS = (
+    (
+        "What do you think of {t}?|What do you think about {t}?|How do you like {t}?|Do you like {t}?|"
+        "Are you fond of {t}?|Tell me how you feel about {t}.|Is there anything good about {t}?|Do you care for {t}?"
+        "|Would you recommend {t}?",
+        "I have no opinion on {t}: I am only a small program.",
+    ),
+    (
+        "I like {t}.|I love {t}!|I am a fan of {t}.|{T} makes me happy.|Nothing is better than {t}.",
+        "That is nice to hear. What do you like about {t}?",
+    ),
+    (
+        "I hate {t}.|I don't like {t}.|{T} is boring.|I am tired of {t}.|I am afraid of {t}.|No more {t}, please.",
+        "I understand. Then let us talk about something other than {t}.",
+    ),
+    (
+        "Can we talk about {t}?|Let's talk about {t}.|I want to talk about {t}.|Tell me something about {t}.",
+        "I know very little about {t}. What would you like to say about it?",
+    ),
+    (
+        "I saw {t} today.|Yesterday I dreamed of {t}.|Today was all about {t}.|I spent the day with {t}.",
+        "That sounds interesting. How was it with {t}?",
+    ),
+    (
+        "Thanks for your help with {t}.|Thank you for {t}.|Thanks, {t} was great.|You did well with {t}.",
+        "You are welcome.",
+    ),
+)
+
+
+def opinion(words: Words) -> Example:
+    """Talk about a thing that needs no tool and no knowledge."""
+    rng = words.rng
+    asks, answer = rng.choice(OPINIONS)
+    thing = rng.choice((words.noun(), plural(words.noun()), f"{words.draw('adjectives')} {plural(words.noun())}"))
+    ask = rng.choice(asks.split("|")).format(t=thing, T=thing.capitalize())
+    if rng.random() < 0.2:
+        ask = f"{rng.choice(('Hi!', 'Hello.', 'Good morning!', 'Hey,', 'By the way,', 'So,'))} {ask}"
+    return done(words, "opinion", ask, answer.format(t=thing), "This is small talk.")
+
+
 SINGLES = (
     small_talk,
+    opinion,
     fact,
     definition,
     reason.arithmetic,

@@ -86,9 +86,48 @@ ENUMS = [
 ]
 
 
+STREETS = [
+    "Street",
+    "Road",
+    "Avenue",
+    "Drive",
+    "Court",
+    "Square",
+    "Way",
+    "Row",
+    "Close",
+    "Terrace",
+    "Boulevard",
+    "St",
+    "Alley",
+    "Park",
+    "Hill",
+    "Gardens",
+]
+COLORS = [
+    "red",
+    "green",
+    "blue",
+    "yellow",
+    "black",
+    "white",
+    "brown",
+    "grey",
+    "orange",
+    "purple",
+    "pink",
+    "turquoise",
+    "beige",
+    "crimson",
+]
+
+
 @attrs.frozen(kw_only=True)
 class Slot:
-    """One parameter. phrase: how people name it; value: the exact argument, None when it is left out."""
+    """One parameter. phrase: how people name it; value: the exact argument, None when it is left out.
+
+    kind: what sort of text it holds; unit: what a number counts, in the plural; both empty where nothing is known.
+    """
 
     name: str
     phrase: str
@@ -96,6 +135,8 @@ class Slot:
     schema: dict[str, Any]
     required: bool
     value: Any
+    kind: str = ""
+    unit: str = ""
 
 
 def phrase_of(words: Words) -> str:
@@ -137,9 +178,42 @@ def text_value(words: Words, kind: str) -> str:
             if rng.random() < 0.5
             else f"{words.person()} {words.draw('verbs')} the {phrase_of(words)}"
         )
+    if kind == "address":
+        return address_value(words)
+    if kind == "country":
+        return words.draw("countries")
+    if kind == "job":
+        return words.draw("jobs")
+    if kind == "color":
+        return rng.choice(COLORS)
+    if kind == "digits":
+        return "".join(rng.choice("0123456789") for _ in range(rng.randint(4, 10)))
+    if kind == "domain":
+        return f"{words.invented()}.{rng.choice(('com', 'org', 'net', 'io', 'dev'))}"
+    if kind == "thing":
+        return words.noun() if rng.random() < 0.8 else f"{words.draw('adjectives')} {words.noun()}"
     if kind == "invented":
         return words.invented() if rng.random() < 0.5 else words.invented().capitalize()
     return words.noun()
+
+
+def address_value(words: Words) -> str:
+    """A street address: 12 Hill Road, Rosenweg 4, 8 Dorn St, Leeds."""
+    rng = words.rng
+    number = f"{rng.randint(1, rng.choice((20, 99, 400)))}{rng.choice(('', '', '', '', 'a', 'b'))}"
+    names = (
+        lambda: words.noun().capitalize(),
+        lambda: words.draw("last_names"),
+        lambda: words.invented(2).capitalize(),
+        lambda: words.draw("adjectives").capitalize(),
+    )
+    street = f"{rng.choice(names)()} {rng.choice(STREETS)}"
+    if rng.random() < 0.1:
+        return f"{words.invented(2).capitalize()}{rng.choice(('weg', 'gatan', 'straat', 'gata'))} {number}"
+    if rng.random() < 0.1:
+        street = f"{rng.choice(('North', 'South', 'East', 'West', 'Old', 'Upper'))} {street}"
+    town = f", {words.city()}" if rng.random() < 0.12 else ""
+    return f"{number} {street}{town}"
 
 
 def code_value(words: Words) -> str:
@@ -211,7 +285,7 @@ def make_slot(words: Words, taken: set[str], common: bool) -> Slot:
             (" (required)", ", as given by the user", " as text", " for this call", ". Ask if unclear.")
         )
     required = rng.random() < 0.8
-    return Slot(name=name, phrase=phrase, type=kind_type, schema=schema, required=required, value=value)
+    return Slot(name=name, phrase=phrase, type=kind_type, schema=schema, required=required, value=value, kind=kind)
 
 
 def fresh_name(words: Words) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from tools.demo_model import eval_second
 from tools.demo_model.eval_second import Case
-from tools.demo_model.second_run import Answer, example_of, is_right, take_apart
+from tools.demo_model.second_check import Answer, example_of, is_right, take_apart
 
 TOOLS = (
     {
