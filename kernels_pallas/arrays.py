@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import attrs
 import jax
 from jax.tree_util import register_dataclass
 
@@ -75,3 +76,11 @@ class PackedMatrix:
 
 CHUNK = {"bf16": 16, "fp8_row": 32, "int8_g32": 32, "q4_g64": 64, "q5_g64": 64, "q6_g64": 64, "nvfp4": 64}
 """Weights of a row in one chunk: 16 rows of a chunk are 512 bytes of `codes`, 16 bytes a lane."""
+
+
+@attrs.frozen
+class Ahead:
+    """The matrix that the device reads next, `layer` (int32 [1]) of `matrix`: a kernel may ask for it ahead of time."""
+
+    matrix: PackedMatrix
+    layer: jax.Array

@@ -8,7 +8,7 @@ One 16-row tile and `CHUNK` weights of K are a chunk: 128 words of 32 bits, four
 warp holds rows r and r + 8, and of K the runs that it multiplies with 16-byte pieces of x read in natural order:
     4-bit codes  K = 64 j + 16 c + 0..15     words 0, 1 row r, words 2, 3 row r + 8
     8-bit codes  K = 32 j + 8 c + 0..7       the same
-    bf16         K = 32 (j / 2) + 8 c + 0..7     j even: row r, j odd: row r + 8
+    bf16         K = 32 (j / 2) + 8 c + 4 (j % 2) + 0..3     words 0, 2 row r, words 1, 3 row r + 8: an operand as it is
 J = 4 chunks are a block where K allows it, else 2 or 1 (K a multiple of 64): nothing is ever padded.
 Within a word the order is the one that needs the fewest instructions (triton.py's asm undoes it).
 """
@@ -147,7 +147,7 @@ def pack(format: str, planes: Planes) -> dict[str, Array]:
     packed: dict[str, Array] = {}
     if form.bits == 16:
         bits = _same_bits(planes["codes"], "<u2")
-        lanes = bits.reshape(tiles, 2, 8, blocks, j // 2, 4, 8).transpose(0, 3, 4, 1, 2, 5, 6)
+        lanes = bits.reshape(tiles, 2, 8, blocks, j // 2, 4, 2, 2, 2).transpose(0, 3, 4, 6, 2, 5, 7, 1, 8)
         packed["codes"] = np.ascontiguousarray(lanes).view("<u4").reshape(tiles, blocks, j, 128)
     else:
         unsigned = (planes["codes"].astype(np.int16) + form.bias).astype(np.uint32)
@@ -219,8 +219,8 @@ def unsigned_codes(format: str, planes: Planes, n: int, k: int) -> Array:
     """The stored codes [n, k] (code + bias; bf16: bits) of packed planes. Operators only: JAX arrays work as well."""
     form, tiles, blocks, j = _checked(format, n, k)
     if form.bits == 16:
-        lanes = planes["codes"].view("<u2").reshape(tiles, blocks, j // 2, 2, 8, 4, 8)
-        return lanes.transpose(0, 3, 4, 1, 2, 5, 6).reshape(n, k)
+        lanes = planes["codes"].view("<u2").reshape(tiles, blocks, j // 2, 2, 8, 4, 2, 2, 2)
+        return lanes.transpose(0, 7, 4, 1, 2, 5, 3, 6, 8).reshape(n, k)
     words = planes["codes"].reshape(tiles, blocks, j, 8, 4, 2, 2)  # tile, block, j, r, c, half, word
     values: Array
     if form.bits == 8:

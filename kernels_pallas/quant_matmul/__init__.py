@@ -12,7 +12,6 @@ product's last loads arrive. It changes no value; the reference has no use for i
 
 from __future__ import annotations
 
-import attrs
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -20,9 +19,9 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from kernels_pallas import packing
-from kernels_pallas.arrays import Activation, PackedMatrix
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.dispatch import Impl, choose
-from kernels_pallas.quant_matmul import reference
+from kernels_pallas.quant_matmul import reference, triton
 from kernels_pallas.quant_matmul.reference import start, unpack_matrix
 
 __all__ = [
@@ -38,14 +37,6 @@ __all__ = [
 ]
 
 MAX_ROWS = 16
-
-
-@attrs.frozen
-class Ahead:
-    """The matrix that the next product reads: `layer` (int32 [1]) of `matrix`."""
-
-    matrix: PackedMatrix
-    layer: jax.Array
 
 
 def activation_dtype(format: str) -> np.dtype[np.generic]:
@@ -86,7 +77,8 @@ def project(
         ValueError: shapes or dtypes that do not fit, an `impl` that does not exist.
     """
     _check(x, matrix, layer)
-    return choose(impl, {"reference": reference.project})(x, matrix, layer, out_dtype=out_dtype)
+    run = choose(impl, {"reference": reference.project, "triton": triton.project})
+    return run(x, matrix, layer, out_dtype=out_dtype, ahead=ahead)
 
 
 def project_gated(
@@ -107,7 +99,8 @@ def project_gated(
     _check(x, matrix, layer)
     if matrix.n % 32:
         raise ValueError(f"gate and up rows are tiles of 16 each: N = {matrix.n} is no multiple of 32")
-    return choose(impl, {"reference": reference.project_gated})(x, matrix, layer, out_dtype=out_dtype, shift=shift)
+    run = choose(impl, {"reference": reference.project_gated, "triton": triton.project_gated})
+    return run(x, matrix, layer, out_dtype=out_dtype, shift=shift, ahead=ahead)
 
 
 def project_residual(
@@ -140,5 +133,6 @@ def project_residual(
         )
     if counters.shape != counters_shape(matrix.n):
         raise ValueError(f"counters have shape {counters.shape}, not {counters_shape(matrix.n)}")
-    run = choose(impl, {"reference": reference.project_residual})
-    return run(x, matrix, layer, residual, gains, gain_index, counters, out_dtype=out_dtype, shift=shift, eps=eps)
+    run = choose(impl, {"reference": reference.project_residual, "triton": triton.project_residual})
+    values = (x, matrix, layer, residual, gains, gain_index, counters)
+    return run(*values, out_dtype=out_dtype, shift=shift, eps=eps, ahead=ahead)

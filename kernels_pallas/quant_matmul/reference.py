@@ -1,7 +1,8 @@
 """Products with packed matrices in plain jnp: unpack to float32, multiply, epilogue. The meaning of the kernels.
 
 Knows nothing of tiles, warps or tuning; works for every shape that packs. Invariant: the same functions, the same
-arguments and the same shapes of results as the kernel's (`counters` pass through, they are the kernel's own).
+arguments and the same shapes of results as the kernel's (`counters` and `ahead` are
+the kernel's own: they change no value).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import F16_MAX, Activation, PackedMatrix
+from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, Array, group_scales, unsigned_codes
 
 TILE = 16
@@ -87,13 +88,21 @@ def start(
     return Activation(values=shifted(residual * gain, shift, out_dtype), squares=squares, shift=shift, eps=eps)
 
 
-def project(x: Activation, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: DTypeLike) -> jax.Array:
+def project(
+    x: Activation, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: DTypeLike, ahead: Ahead | None = None
+) -> jax.Array:
     """[M, N] in `out_dtype`."""
     return _product(x, matrix, layer).astype(out_dtype)
 
 
 def project_gated(
-    x: Activation, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: DTypeLike, shift: int
+    x: Activation,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    *,
+    out_dtype: DTypeLike,
+    shift: int,
+    ahead: Ahead | None = None,
 ) -> Activation:
     """silu(first half) * second half, [M, N/2]."""
     gate, up = jnp.split(_product(x, matrix, layer), 2, axis=1)
@@ -112,6 +121,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
+    ahead: Ahead | None = None,
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """residual + product, the next product's input, and the counters as they came."""
     residual = residual + _product(x, matrix, layer)

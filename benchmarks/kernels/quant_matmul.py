@@ -1,0 +1,286 @@
+"""Products of packed matrices on the GPU: error against float64, then time of the real shapes for sets of options.
+
+    python benchmarks/kernels/quant_matmul.py check [format ...]
+    python benchmarks/kernels/quant_matmul.py time 'shape format M options' ...
+
+Options are fields of `Config` with commas, for example 'gated q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
+chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes to $JOB_OUT
+or $OUT when one is set.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.packing import FORMATS, pack, plane_specs
+from kernels_pallas.quant_matmul import activation_dtype, triton
+from kernels_pallas.quant_matmul.tuning import Config, config_for
+from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
+
+CHAIN = 64
+STACK_BYTES = 3 << 30
+SHAPES = {
+    "plain": ("plain", 16384, 5120),
+    "attn": ("plain", 14336, 5120),
+    "out": ("residual", 5120, 6144),
+    "gated": ("gated", 34816, 5120),
+    "down": ("residual", 5120, 17408),
+    "head": ("plain", 248320, 5120),
+}
+EPS = 1e-6
+
+
+def say(*words: object) -> None:
+    """Print at once: a run may be cut off."""
+    print(*words, flush=True)
+
+
+def scalar(value: int) -> jax.Array:
+    """int32 [1]."""
+    return jnp.array([value], jnp.int32)
+
+
+# ------------------------------------------------------------------ errors against float64
+
+
+N = 256
+
+
+@functools.cache
+def known_matrix(format: str, k: int) -> tuple[PackedMatrix, np.ndarray]:
+    """A stack of three matrices [256, k], and the numbers of the second."""
+    planes = [natural_planes(format, N, k, seed) for seed in (0, 1, 2)]
+    packed = [pack(format, each) for each in planes]
+    stacked = {name: jnp.asarray(np.stack([each[name] for each in packed])) for name in packed[0]}
+    return PackedMatrix(format=format, **stacked), numbers(format, planes[1])
+
+
+def check_case(format: str, epilogue: str, rows: int, k: int, config: Config) -> tuple[str, float, np.ndarray]:
+    """(case, largest error over largest value, bits of the first row), layer 1 of a stack of 3."""
+    n = N
+    matrix, weights = known_matrix(format, k)
+    rng = np.random.default_rng(7)
+    dtype = activation_dtype(format)
+    values = jnp.asarray(rng.standard_normal((16, k))[:rows] / 8, dtype)
+    squares = jnp.asarray(rng.uniform(0.5, 2, (16, k // 16))[:rows], jnp.float32)
+    residual = jnp.asarray(100 * rng.standard_normal((16, n))[:rows], jnp.float32)
+    gains = jnp.asarray(rng.uniform(0.5, 2, (2, n)), jnp.float32)
+    normed = epilogue != "residual"
+    x = Activation(values=values, squares=squares if normed else None, shift=6 if normed else 4, eps=EPS)
+    factor = 2.0**x.shift
+    if normed:
+        factor = factor / np.sqrt(np.asarray(squares, np.float64).sum(1, keepdims=True) / k + EPS)
+    y = np.asarray(values, np.float64) @ weights.T * factor
+    ahead = Ahead(matrix, scalar(2))
+    more = {"config": config, "ahead": ahead}
+    if epilogue == "plain":
+        run = jax.jit(lambda x, m, at: triton.project(x, m, at, out_dtype=jnp.float32, **more))
+        got = [run(x, matrix, scalar(1))]
+        expected = [y]
+    elif epilogue == "gated":
+        x = Activation(values=x.values * 2.0**-6, squares=x.squares, shift=x.shift, eps=EPS)
+        y = y * 2.0**-6
+        run = jax.jit(lambda x, m, at: triton.project_gated(x, m, at, out_dtype=dtype, shift=4, **more).values)
+        got = [run(x, matrix, scalar(1))]
+        gate, up = np.split(y, 2, axis=1)
+        expected = [gate / (1 + np.exp(-np.clip(gate, -500, 500))) * up / 16]
+    else:
+        run = jax.jit(
+            lambda x, m, at, r, g: triton.project_residual(
+                x, m, at, r, g, at, COUNTERS, out_dtype=dtype, shift=6, eps=EPS, **more
+            )[:2],
+            donate_argnums=3,
+        )
+        before = np.asarray(residual, np.float64)
+        new, following = run(x, matrix, scalar(1), residual, gains)
+        got = [new, following.values, following.squares]
+        total = before + y
+        expected = [total, total * np.asarray(gains[1]) / 64, (total**2).reshape(rows, -1, 16).sum(2)]
+    error = max(
+        float(np.abs(np.asarray(g, np.float64) - e).max() / np.abs(e).max()) for g, e in zip(got, expected, strict=True)
+    )
+    name = f"{format} {epilogue} M={rows} K={k} {config.warps}w t{config.tiles}"
+    return name, error, np.concatenate([np.asarray(g[0], np.float32).ravel() for g in got]).view(np.uint32)
+
+
+def check(formats: list[str], rows: tuple[int, ...] = (1, 3, 8, 16)) -> list[dict[str, object]]:
+    """Every format and epilogue; a row's bits must be those of M = 1."""
+    cases = []
+    for text in formats:
+        format, _, option = text.partition(":")
+        for k in (5120, 6144, 17408):
+            known_matrix(format, k)
+        for epilogue, k in (("plain", 5120), ("gated", 5120), ("residual", 6144), ("residual", 17408)):
+            shape = {"plain": (16384, k), "gated": (34816, k), "residual": (5120, k)}[epilogue]
+            config = options(option) if option else config_for(format, *shape)
+            cases += [(format, epilogue, m, k, config) for m in (rows if epilogue != "residual" else rows[::2])]
+    found, first = [], {}
+    with ThreadPoolExecutor(12) as pool:
+        for case, (name, error, bits) in zip(cases, pool.map(lambda c: check_case(*c), cases), strict=True):
+            key = (case[0], case[1], case[3], case[4])
+            same = bool(np.array_equal(first.setdefault(key, bits), bits))
+            limit = {"plain": 1e-5}.get(case[1], 6e-3 if case[0] == "bf16" else 1e-3)
+            verdict = "ok" if error < limit and same else "WRONG"
+            say(f"{verdict:6s}{name:44s} error {error:.1e}  row 0 as at M=1: {same}")
+            found.append({"case": name, "error": error, "same_bits": same})
+    return found
+
+
+# ------------------------------------------------------------------ time
+
+
+def random_matrix(format: str, n: int, k: int, layers: int) -> PackedMatrix:
+    """Random codes; scales are 1/64 or 1."""
+    specs = plane_specs(format, n, k)
+    key = jax.random.key(0)
+
+    def words() -> jax.Array:
+        shape = specs["codes"].shape
+        bits = [jax.random.bits(jax.random.fold_in(key, i), shape, jnp.uint32) for i in range(4)]
+        stack = jnp.stack([bits[i % 4] for i in range(layers)])
+        return stack & jnp.uint32(0xBF7FBF7F) if format == "bf16" else stack & jnp.uint32(0xB7B7B7B7)
+
+    planes = {"codes": jax.jit(words)()}
+    fill = {"high": 0x5A, "scales": 0x3838 if format == "nvfp4" else 0x24002400, "row_scales": 1}
+    for name in specs.keys() - {"codes"}:
+        planes[name] = jnp.full((layers, *specs[name].shape), fill[name], specs[name].dtype)
+    return PackedMatrix(format=format, **planes)
+
+
+def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config):  # type: ignore[no-untyped-def]
+    """A jitted function of CHAIN kernels over the layers of `matrix`, and its arguments."""
+    dtype = activation_dtype(matrix.format)
+    normed = epilogue != "residual"
+    squares = jnp.ones((rows, matrix.k // 16), jnp.float32) if normed else None
+    x = Activation(values=jnp.full((rows, matrix.k), 0.01, dtype), squares=squares, shift=6, eps=EPS)
+    n_out = matrix.n // 2 if epilogue == "gated" else matrix.n
+    out_dtype = dtype if epilogue == "gated" else jnp.float32
+    gains = jnp.ones((2, matrix.n), jnp.float32)
+
+    @jax.jit
+    def link(x, matrix, layer, following, state, gains):  # type: ignore[no-untyped-def]
+        if epilogue == "residual":
+            return triton.project_residual(
+                x,
+                matrix,
+                layer,
+                state,
+                gains,
+                ZERO,
+                COUNTERS,
+                out_dtype=dtype,
+                shift=6,
+                eps=EPS,
+                config=config,
+                ahead=Ahead(matrix, following),
+            )[0]
+        ahead = Ahead(matrix, following)
+        job = triton.plan(x, matrix, epilogue, 4, config, ahead)
+        outputs = {"out": jax.ShapeDtypeStruct((rows, n_out), out_dtype)}
+        return triton.run(job, x, matrix, layer, outputs, {"chain": state}, {}, ahead)[0]
+
+    def many(x, matrix, state, gains):  # type: ignore[no-untyped-def]
+        for i in range(CHAIN):
+            state = link(x, matrix, LAYERS[i % matrix.layers], LAYERS[(i + 1) % matrix.layers], state, gains)
+        return state
+
+    state = jnp.zeros((rows, n_out), out_dtype)
+    return jax.jit(many, donate_argnums=2), (x, matrix, state, gains)
+
+
+ZERO = np.zeros(1, np.int32)
+COUNTERS = np.zeros(320, np.int32)
+LAYERS = [np.array([i], np.int32) for i in range(512)]
+
+
+def pure_read() -> float:
+    """Bytes per second of a sum over 4 GB of bfloat16."""
+    data = jnp.ones((1 << 31,), jnp.bfloat16)
+    total = jax.jit(lambda a: jnp.sum(a, dtype=jnp.float32))
+    total(data).block_until_ready()
+    best = 1e9
+    for _ in range(5):
+        begin = time.perf_counter()
+        for _ in range(4):
+            result = total(data)
+        result.block_until_ready()
+        best = min(best, (time.perf_counter() - begin) / 4)
+    return data.nbytes / best
+
+
+def options(text: str) -> Config:
+    """A `Config` from 'warps=8,pin=False'."""
+    names = dict(part.split("=") for part in text.split(",") if part and part != "-")
+    return Config(
+        **{name: value == "True" if value in ("True", "False") else int(value) for name, value in names.items()}
+    )
+
+
+def time_all(texts: list[str]) -> list[dict[str, object]]:
+    """Compile ahead in threads, time alone; lines 'shape format M options', stacks are made once for neighbours."""
+    ceiling = pure_read()
+    say(f"pure read {ceiling / 1e12:.2f} TB/s")
+    found: list[dict[str, object]] = []
+    groups: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for text in texts:
+        shape, format, rows, option = text.split()
+        groups.setdefault((shape, format), []).append((int(rows), option))
+    with ThreadPoolExecutor(14) as pool:
+        for (shape, format), variants in groups.items():
+            epilogue, n, k = SHAPES[shape]
+            size = sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in plane_specs(format, n, k).values())
+            matrix = random_matrix(format, n, k, max(2, STACK_BYTES // size))
+
+            def prepare(variant, matrix=matrix, epilogue=epilogue):  # type: ignore[no-untyped-def]
+                many, arguments = chain(epilogue, matrix, variant[0], options(variant[1]))
+                try:
+                    return many.lower(*arguments).compile(), arguments
+                except Exception as error:
+                    return None, repr(error)[:300]
+
+            ready = list(pool.map(prepare, variants))
+            for (rows, option), (compiled, arguments) in zip(variants, ready, strict=True):
+                if compiled is None:
+                    say("FAILED", shape, format, rows, option, arguments)
+                    continue
+                x, matrix, state, gains = arguments
+                best = 1e9
+                for _ in range(6):
+                    begin = time.perf_counter()
+                    for _ in range(4):
+                        state = compiled(x, matrix, state, gains)
+                    state.block_until_ready()
+                    best = min(best, (time.perf_counter() - begin) / 4 / CHAIN)
+                line = {"shape": shape, "format": format, "rows": rows, "options": option, "us": best * 1e6}
+                line |= {"tb_s": size / best / 1e12, "share": size / best / ceiling}
+                found.append(line)
+                say(
+                    f"{shape:6s}{format:9s}M={rows:<3d}{best * 1e6:7.2f} us {line['tb_s']:5.2f} TB/s "
+                    f"{100 * size / best / ceiling:5.1f} %  {option}"
+                )
+            del matrix, ready
+    return found
+
+
+def main() -> None:
+    """See the module's head."""
+    what, *rest = sys.argv[1:]
+    say(jax.devices(), jax.__version__)
+    found = check(rest or list(FORMATS)) if what == "check" else time_all(rest)
+    if folder := os.environ.get("JOB_OUT") or os.environ.get("OUT"):
+        Path(folder, f"quant_matmul_{what}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

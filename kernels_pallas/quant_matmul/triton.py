@@ -1,0 +1,453 @@
+"""The kernel: weights packed in fragment order, unpacked in registers and multiplied by `mma` in inline asm (ptx.py).
+
+A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its warps divide K by blocks and are summed in
+a fixed order at the end. Every lane reads 16 bytes of weights and 16 bytes of x at a time, from natural rows; rows past
+M repeat the last one, so M changes no instruction. The norm's factor is summed in the shadow of the first loads.
+Knows nothing of formats beyond how many registers their planes fill. Invariant: what a row gives depends on that row,
+the matrix and the `Config` only.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plt
+from jax.typing import DTypeLike
+
+from kernels_pallas import overlap
+from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
+from kernels_pallas.packing import FORMATS
+from kernels_pallas.quant_matmul.ptx import OUT_SCALE, product
+from kernels_pallas.quant_matmul.tuning import Config, config_for
+
+Ref = Any  # pallas refs have no public type
+Multiply = Callable[..., jax.Array]
+COLUMNS = 8
+"""Rows of x in one `mma`."""
+
+
+def multiply(format: str, j: int, acc: jax.Array, *operands: jax.Array) -> jax.Array:
+    """acc + chunk j of a block's weights times x, each [warps, 128]: four neighbours are one lane's registers."""
+    text, constraints = product(format, j)
+    return plt.elementwise_inline_asm(
+        text,
+        args=[acc, *operands],
+        constraints=constraints,
+        pack=4,
+        result_shape_dtypes=[jax.ShapeDtypeStruct(acc.shape, jnp.float32)],
+    )[0]
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """All static facts of one kernel."""
+
+    format: str
+    rows: int
+    """M."""
+    n: int
+    k: int
+    epilogue: str
+    """plain, gated or residual."""
+    config: Config
+    squares: bool
+    shift: int
+    """Of the input."""
+    eps: float
+    out_shift: int
+    ahead_words: int
+    """Words of the next matrix that each program asks for; 0: none."""
+    multiply: Multiply = multiply
+
+    @property
+    def blocks(self) -> int:
+        """Blocks along K."""
+        return self.k // (4 * FORMATS[self.format].chunk)
+
+    @property
+    def halves(self) -> int:
+        """Groups of 8 rows of x."""
+        return -(-self.rows // COLUMNS)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles that a program accumulates."""
+        return self.config.tiles * (2 if self.epilogue == "gated" else 1)
+
+    @property
+    def programs(self) -> int:
+        """Programs of the grid."""
+        return self.n // 16 // self.tiles
+
+
+class Lanes:
+    """Who reads what: index tensors [warps, 128], four neighbours a lane."""
+
+    def __init__(self, job: Job) -> None:
+        shape = (job.config.warps, 128)
+        self.warp = lax.broadcasted_iota(jnp.int32, shape, 0)
+        self.element = element = lax.broadcasted_iota(jnp.int32, shape, 1)
+        self.register = lax.rem(element, 4)  # lax.rem and lax.div: `%` and `//` hide contiguity from Triton
+        self.column = lax.rem(lax.div(element, 4), 4)  # lane % 4: its part of K
+        self.row = lax.div(element, 16)  # lane / 4: row of weights and row of x
+
+
+def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[list[jax.Array]]]:
+    """[half][j][piece], uint32 [warps, 128]: 8 values of one row of x a lane and piece."""
+    chunk = FORMATS[job.format].chunk
+    words = job.k // 2
+    block = jnp.minimum(block, job.blocks - 1)  # past the end weights are zero, but x has to be inside
+    loaded = []
+    for half in range(job.halves):
+        token = lanes.row + COLUMNS * half
+        if job.rows < COLUMNS * (half + 1):
+            token = jnp.minimum(token, job.rows - 1)
+        start = token * words + block * (2 * chunk) + lanes.register
+        per_chunk: list[list[jax.Array]] = []
+        for j in range(4):
+            if chunk == 64:
+                at = [start + 32 * j + 8 * lanes.column + 4 * piece for piece in (0, 1)]
+            elif chunk == 32:
+                at = [start + 16 * j + 4 * lanes.column]
+            elif j % 2 == 0:
+                at = [start + 8 * j + 4 * lanes.column]
+            else:  # two chunks share one piece of x
+                per_chunk.append(per_chunk[-1])
+                continue
+            per_chunk.append([plt.load(x_ref.at[index,]) for index in at])
+        loaded.append(per_chunk)
+    return loaded
+
+
+def _load_weights(
+    job: Job, lanes: Lanes, refs: dict[str, Ref], at: tuple[Any, Any], step: Any
+) -> list[list[jax.Array]]:
+    """Per chunk j: the code words, then high bits and scales as ptx.py wants them. `at`: layer and tile."""
+    config, form = job.config, FORMATS[job.format]
+    block = step * config.warps
+    mask = lanes.warp < job.blocks - block if job.blocks % config.warps else None
+    rows = block + lanes.warp
+
+    def load(ref: Ref, *index: Any) -> jax.Array:
+        guard = {} if mask is None else {"mask": mask, "other": jnp.zeros((), ref.dtype)}
+        return plt.load(ref.at[(*at, *index)], eviction_policy="evict_first", **guard)
+
+    words = [load(refs["codes"], rows, j, lanes.element) for j in range(4)]
+    extra: list[list[jax.Array]] = [[] for _ in range(4)]
+    if "high" in refs:
+        extra = [[load(refs["high"], rows, j, lanes.element)] for j in range(4)]
+    if form.group == 16:
+        scales = load(refs["scales"], rows, lanes.element)
+        extra = [[scales] for _ in range(4)]
+    elif form.group is not None:
+        scales = load(refs["scales"], rows, 4 * lanes.row + lanes.register)
+        extra = [[*before, scales] for before in extra]
+    return [[word, *more] for word, more in zip(words, extra, strict=True)]
+
+
+def _multiply_block(job: Job, weights: list[list[jax.Array]], xs: list[list[jax.Array]], acc: jax.Array) -> jax.Array:
+    for j in range(4):
+        word, *extra = weights[j]
+        acc = job.multiply(job.format, j, acc, word, *xs[j], *extra)
+    return acc
+
+
+def _factor(job: Job, squares_ref: Ref, half: int) -> jax.Array:
+    """float32 [8]: what the output of each row of x is multiplied by, but for its shift."""
+    parts = job.k // 16
+    width = next(w for w in (64, 32, 16, 8, 4) if parts % w == 0)
+    token = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 0) + COLUMNS * half
+    part = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 1)
+    at = jnp.minimum(token, job.rows - 1) * parts + part
+    total = plt.load(squares_ref.at[at,])
+    for i in range(1, parts // width):
+        total = total + plt.load(squares_ref.at[at + i * width,])
+    return lax.rsqrt(jnp.sum(total, axis=1) * (1.0 / job.k) + job.eps)
+
+
+class Output:
+    """Who holds what after the sum over warps: index tensors [128]."""
+
+    def __init__(self) -> None:
+        element = lax.broadcasted_iota(jnp.int32, (128,), 0)
+        self.row = lax.div(element, 16) + 8 * lax.div(lax.rem(element, 4), 2)
+        self.token = 2 * lax.rem(lax.div(element, 4), 4) + lax.rem(element, 2)
+
+    @staticmethod
+    def by_token(values: jax.Array) -> jax.Array:
+        """[8] to [128]: every element its token's."""
+        return jnp.broadcast_to(values.reshape(1, 4, 1, 2), (8, 4, 2, 2)).reshape(128)
+
+    @staticmethod
+    def sum_rows(values: jax.Array) -> jax.Array:
+        """[128] to [8]: over the 16 rows of a tile."""
+        return jnp.sum(jnp.sum(values.reshape(8, 4, 2, 2), axis=2), axis=0).reshape(8)
+
+
+def _accumulate(
+    job: Job, lanes: Lanes, refs: dict[str, Ref], layer: Any, tiles: list[Any], shadow: Callable[[], Any]
+) -> Any:
+    """([tile][half] sums [warps, 128], what `shadow` gives): `shadow` runs while the first loads are under way."""
+    config = job.config
+    steps = -(-job.blocks // config.warps)
+
+    def load(step: Any) -> Any:
+        return [_load_weights(job, lanes, refs, (layer, tile), step) for tile in tiles]
+
+    def hold() -> None:
+        if config.pin:
+            plt.debug_barrier()
+
+    def compute(step: Any, loaded: Any, accs: Any) -> Any:
+        xs = _load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
+        return tuple(
+            tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
+            for t in range(job.tiles)
+        )
+
+    zero = jnp.zeros((config.warps, 128), jnp.float32)
+    accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
+    unroll = min(config.unroll, steps)
+    loaded = [load(u) for u in range(unroll)]
+    hold()
+    found = shadow()
+    whole = (steps - unroll) // unroll  # groups after the first
+
+    if config.pipeline:
+        at = 0
+        while at < steps:  # unrolled: names rotate, registers do not
+            following = [load(s) for s in range(at + unroll, min(at + 2 * unroll, steps))]
+            if following:
+                hold()
+            for u, data in enumerate(loaded):
+                accs = compute(at + u, data, accs)
+            at += len(loaded)
+            loaded = following
+        return accs, found
+
+    for u, data in enumerate(loaded):
+        accs = compute(u, data, accs)
+
+    def group(i: Any, accs: Any) -> Any:
+        first = i * unroll
+        data = [load(first + u) for u in range(unroll)]
+        hold()
+        for u in range(unroll):
+            accs = compute(first + u, data[u], accs)
+        return accs
+
+    if whole:
+        accs = lax.fori_loop(1, whole + 1, group, accs)
+    for step in range((whole + 1) * unroll, steps):
+        accs = compute(step, load(step), accs)
+    return accs, found
+
+
+def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
+    refs = dict(zip(names, all_refs, strict=True))
+    lanes, out = Lanes(job), Output()
+    layer = refs["layer"][0]
+    pid = pl.program_id(0)
+    own = [pid * job.config.tiles + t for t in range(job.config.tiles)]
+    tiles = own + [tile + job.n // 32 for tile in own] if job.epilogue == "gated" else own
+    if job.config.prefetch:
+        for tile in tiles:
+            overlap.prefetch(refs["codes"], (layer, tile, 0, 0, 0), job.blocks * 2048)
+    if job.config.release:
+        overlap.release_next(refs["codes"])
+
+    def shadow() -> list[Any]:
+        factors = [_factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
+        row_scales = [
+            plt.load(refs["row_scales"].at[layer, 16 * tile + out.row]) if "row_scales" in refs else None
+            for tile in tiles
+        ]
+        early = []
+        if job.epilogue == "residual":
+            index = refs["gain_index"][0]
+            for tile in own:
+                gain = plt.load(refs["gains"].at[index, 16 * tile + out.row])
+                before = [
+                    plt.load(
+                        refs["residual"].at[jnp.minimum(out.token + COLUMNS * h, job.rows - 1), 16 * tile + out.row]
+                    )
+                    for h in range(job.halves)
+                ]
+                early.append((gain, before))
+        return [factors, row_scales, early]
+
+    accs, (factors, row_scales, early) = _accumulate(job, lanes, refs, layer, tiles, shadow)
+    if job.ahead_words:
+        overlap.prefetch(refs["ahead"], (refs["ahead_layer"][0], pid * job.ahead_words), 4 * job.ahead_words)
+    for half in range(job.halves):
+        constant = OUT_SCALE[job.format] * 2.0**job.shift
+        scale = out.by_token(factors[half] * constant) if job.squares else constant
+        ys = []
+        for t in range(job.tiles):
+            y = jnp.sum(accs[t][half], axis=0) * scale
+            ys.append(y if row_scales[t] is None else y * row_scales[t])
+        token = out.token + COLUMNS * half
+        for t, tile in enumerate(own):
+            at = (token, 16 * tile + out.row)
+            inside = token < job.rows
+            if job.epilogue == "plain":
+                _store(refs["out"], at, ys[t], inside)
+            elif job.epilogue == "gated":
+                gate, up = ys[t], ys[t + len(own)]
+                _store(refs["out"], at, gate * jax.nn.sigmoid(gate) * up * 2.0**-job.out_shift, inside)
+            else:
+                gain, before = early[t]
+                residual = before[half] + ys[t]
+                plt.store(refs["residual_out"].at[at], residual, mask=inside)
+                _store(refs["out"], at, residual * gain * 2.0**-job.out_shift, inside)
+                row = lax.broadcasted_iota(jnp.int32, (COLUMNS,), 0) + COLUMNS * half
+                plt.store(refs["squares_out"].at[row, tile], out.sum_rows(residual * residual), mask=row < job.rows)
+
+
+def _store(ref: Ref, at: tuple[jax.Array, jax.Array], values: jax.Array, inside: jax.Array) -> None:
+    if ref.dtype == jnp.float16:
+        values = jnp.clip(values, -F16_MAX, F16_MAX)
+    plt.store(ref.at[at], values.astype(ref.dtype), mask=inside)
+
+
+def _whole(shape: tuple[int, ...]) -> pl.BlockSpec:
+    return pl.BlockSpec(shape, lambda *_: (0,) * len(shape))
+
+
+def run(
+    job: Job,
+    x: Activation,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    outputs: dict[str, jax.ShapeDtypeStruct],
+    more: dict[str, jax.Array],
+    aliases: dict[str, str],
+    ahead: Ahead | None,
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """Call the kernel; `more` are the epilogue's operands, `aliases` operand names to output names."""
+    rows, k = x.values.shape
+    words = lax.bitcast_convert_type(x.values.reshape(rows * k // 2, 2), jnp.uint32)
+    operands: dict[str, jax.Array] = {"x": words, "codes": matrix.codes}
+    optional = {"high": matrix.high, "scales": matrix.scales, "row_scales": matrix.row_scales}
+    operands.update({name: plane for name, plane in optional.items() if plane is not None})
+    if x.squares is not None:
+        operands["squares"] = x.squares.reshape(-1)
+    operands["layer"] = layer
+    operands.update(more)
+    if ahead is not None and job.ahead_words:
+        operands["ahead"] = ahead.matrix.codes.reshape(ahead.matrix.layers, -1)
+        operands["ahead_layer"] = ahead.layer
+    names = (*operands, *outputs)
+    order, out_order = list(operands), list(outputs)
+    return list(
+        pl.pallas_call(
+            functools.partial(_kernel, job=job, names=names),
+            grid=(job.programs,),
+            in_specs=[_whole(operand.shape) for operand in operands.values()],
+            out_specs=[_whole(out.shape) for out in outputs.values()],
+            out_shape=list(outputs.values()),
+            input_output_aliases={order.index(a): out_order.index(b) for a, b in aliases.items()},
+            compiler_params=plt.CompilerParams(num_warps=job.config.warps, num_stages=1),
+            interpret=interpret,
+            name=f"{job.epilogue}_{job.format}",
+        )(*operands.values())
+    )
+
+
+def plan(
+    x: Activation, matrix: PackedMatrix, epilogue: str, out_shift: int, config: Config, ahead: Ahead | None
+) -> Job:
+    """The static facts of a product.
+
+    Raises:
+        ValueError: the shape cannot be cut into whole tiles of whole blocks.
+    """
+    job = Job(
+        format=matrix.format,
+        rows=int(x.values.shape[0]),
+        n=matrix.n,
+        k=matrix.k,
+        epilogue=epilogue,
+        config=config,
+        squares=x.squares is not None,
+        shift=x.shift,
+        eps=x.eps,
+        out_shift=out_shift,
+        ahead_words=0,
+    )
+    if matrix.codes.shape[3] != 4 or matrix.n % (16 * job.tiles):
+        raise ValueError(f"the kernel has no cut for {matrix.format} [{matrix.n}, {matrix.k}]; the reference has")
+    if ahead is not None and config.ahead_bytes:
+        words = ahead.matrix.codes.size // ahead.matrix.layers
+        job = attrs.evolve(job, ahead_words=min(config.ahead_bytes // 4, words) // job.programs // 32 * 32)
+    return job
+
+
+def project(
+    x: Activation,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    *,
+    out_dtype: DTypeLike,
+    ahead: Ahead | None = None,
+    config: Config | None = None,
+) -> jax.Array:
+    """See `kernels_pallas.quant_matmul.project`. `config`: another cut than the table's, to measure it."""
+    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    job = plan(x, matrix, "plain", 0, config, ahead)
+    outputs = {"out": jax.ShapeDtypeStruct((job.rows, job.n), out_dtype)}
+    return run(job, x, matrix, layer, outputs, {}, {}, ahead)[0]
+
+
+def project_gated(
+    x: Activation,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    *,
+    out_dtype: DTypeLike,
+    shift: int,
+    ahead: Ahead | None = None,
+    config: Config | None = None,
+) -> Activation:
+    """See `kernels_pallas.quant_matmul.project_gated`."""
+    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    job = plan(x, matrix, "gated", shift, config, ahead)
+    outputs = {"out": jax.ShapeDtypeStruct((job.rows, job.n // 2), out_dtype)}
+    (values,) = run(job, x, matrix, layer, outputs, {}, {}, ahead)
+    return Activation(values=values, shift=shift)
+
+
+def project_residual(
+    x: Activation,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    residual: jax.Array,
+    gains: jax.Array,
+    gain_index: jax.Array,
+    counters: jax.Array,
+    *,
+    out_dtype: DTypeLike,
+    shift: int,
+    eps: float,
+    ahead: Ahead | None = None,
+    config: Config | None = None,
+) -> tuple[jax.Array, Activation, jax.Array]:
+    """See `kernels_pallas.quant_matmul.project_residual`."""
+    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    job = plan(x, matrix, "residual", shift, config, ahead)
+    outputs = {
+        "residual_out": jax.ShapeDtypeStruct(residual.shape, jnp.float32),
+        "out": jax.ShapeDtypeStruct(residual.shape, out_dtype),
+        "squares_out": jax.ShapeDtypeStruct((job.rows, job.n // 16), jnp.float32),
+    }
+    more = {"residual": residual, "gains": gains, "gain_index": gain_index}
+    new, values, squares = run(job, x, matrix, layer, outputs, more, {"residual": "residual_out"}, ahead)
+    return new, Activation(values=values, squares=squares, shift=shift, eps=eps), counters
