@@ -65,6 +65,66 @@ def test_inspect_for_people(golden_artifact: Path, capsys: pytest.CaptureFixture
     assert "75 objects, all as written" in out
 
 
+@pytest.mark.contract("D18")
+def test_what_a_recipe_costs_is_told(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = tmp_path / "m.ninfer"
+    status, _, err = run(capsys, "convert", str(golden_folder), str(entry), "--recipe", "nvfp4")
+    assert status == 0
+    table = [line.split() for line in err.splitlines() if line.startswith(" layers.*.mlp")]
+    assert [(row[0], row[1]) for row in table] == [
+        ("layers.*.mlp.gate_proj.weight", "4"),
+        ("layers.*.mlp.up_proj.weight", "4"),
+    ], "down_proj is bf16, as it was"
+    assert all(0.07 < float(row[2]) <= float(row[3]) < 0.10 for row in table)
+    status, out, _ = run(capsys, "inspect", str(entry))
+    shares = [line.split() for line in out.splitlines() if line.startswith(" nvfp4")]
+    assert [row[:3] for row in shares] == [["nvfp4", "fragment", "29"]]
+    status, out, _ = run(capsys, "inspect", str(entry), "--json")
+    shown = json.loads(out)
+    head = next(tensor for tensor in shown["tensors"] if tensor["name"] == "lm_head.weight")
+    assert head["bits_per_weight"] == pytest.approx(4 + 8 / 16 + 32 / 64)
+    assert 0.07 < head["relative_error"] < 0.10
+    assert shown["provenance"]["recipe"] == {
+        "name": "nvfp4",
+        "rules": [{"tensors": ["*"], "format": "nvfp4", "encoder": "search"}],
+    }
+    share = next(share for share in shown["formats"] if share["format"] == "nvfp4")
+    assert share["worst_relative_error"] == max(t["relative_error"] for t in shown["tensors"] if t["format"] == "nvfp4")
+
+
+STOPPED = """
+import os, signal, sys
+from ninfer.cli import main
+from ninfer.engine.artifact import partial
+before, calls = partial.Partial.finish, 0
+def finish(self, name, finished):
+    global calls
+    before(self, name, finished)
+    calls += 1
+    if calls == 40:
+        os.kill(os.getpid(), int(sys.argv[1]))
+partial.Partial.finish = finish
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.contract("D18")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, TERMINATED_STATUS)])
+def test_a_conversion_that_was_stopped_goes_on(
+    golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, status: int
+) -> None:
+    arguments = ["convert", str(golden_folder), str(tmp_path / "m.ninfer"), "--recipe", "q4"]
+    command = [sys.executable, "-c", STOPPED, str(int(number)), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status, done.stderr
+    assert done.stderr.startswith("stopped; the same command goes on from ")
+    assert f"bytes in {tmp_path}/.m.ninfer.partial" in done.stderr
+    status, _, err = run(capsys, *arguments)
+    assert status == 0
+    assert "bytes were there from an earlier attempt" in err
+    assert [file.name for file in tmp_path.iterdir()] == ["m.ninfer"]
+
+
 def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((golden_folder / name).read_bytes())

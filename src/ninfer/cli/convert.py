@@ -87,10 +87,11 @@ def say(console: Console, line: str) -> None:
 
 
 def quality_table(relative_errors: Mapping[str, float]) -> Table:
-    """How far stored weights are from the given ones: a row for each kind of tensor, over all layers."""
+    """How far stored weights are from the given ones: a row for each kind of tensor that changed, over all layers."""
     kinds: dict[str, list[float]] = {}
     for name, error in relative_errors.items():
-        kinds.setdefault(tensor_kind(name), []).append(error)
+        if error:
+            kinds.setdefault(tensor_kind(name), []).append(error)
     table = Table("relative error of", "tensors", "root mean square", "worst", title_justify="left", box=None)
     for kind, values in kinds.items():
         middle = math.sqrt(sum(value * value for value in values) / len(values))

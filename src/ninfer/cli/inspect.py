@@ -1,7 +1,9 @@
 """`python -m ninfer inspect`: what an artifact holds, for people and as JSON. Loads no accelerator library."""
 
 import json
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +15,10 @@ from rich.table import Table
 
 from ninfer.cli.failure import Failure
 from ninfer.engine.artifact import Artifact, ArtifactError, Facts
-from ninfer.engine.artifact.directory import Stored
+from ninfer.engine.artifact.directory import Stored, TensorRecord
 from ninfer.engine.artifact.framing import VERSION, volume_path
 
-PIPED_COLUMNS = 140
+PIPED_COLUMNS = 160
 """Width of the tables where no terminal gives one."""
 
 
@@ -69,16 +71,60 @@ def describe(artifact: Artifact, verified: int | None) -> dict[str, object]:
                 "shape": list(record.shape),
                 "format": record.format.name,
                 "layout": record.layout.name,
+                "bits_per_weight": bits_per_weight(record),
+                "relative_error": record.relative_error,
             }
             | _place(artifact, record.stored)
             for record in directory.tensors
         ],
+        "formats": [attrs.asdict(share) for share in format_shares(directory.tensors)],
         "volumes": [
             {"file": str(volume_path(artifact.file, index)), "payload_bytes": size}
             for index, size in enumerate(directory.payload_bytes)
         ],
         "provenance": directory.provenance,
     }
+
+
+def bits_per_weight(*records: TensorRecord) -> float:
+    """Stored bits of the tensors, scales and padding included, for each of their elements."""
+    elements = sum(math.prod(record.shape) for record in records)
+    return 8 * sum(record.stored.size_bytes for record in records) / max(1, elements)
+
+
+@attrs.frozen(kw_only=True)
+class FormatShare:
+    """What is stored in one format and layout."""
+
+    format: str
+    layout: str
+    tensors: int
+    parameters: int
+    bytes: int
+    bits_per_weight: float
+    worst_relative_error: float | None
+
+
+def format_shares(tensors: Sequence[TensorRecord]) -> list[FormatShare]:
+    """The shares of all formats and layouts, the largest first."""
+    kinds: dict[tuple[str, str], list[TensorRecord]] = {}
+    for record in tensors:
+        kinds.setdefault((record.format.name, record.layout.name), []).append(record)
+    shares = [
+        FormatShare(
+            format=form,
+            layout=layout,
+            tensors=len(records),
+            parameters=sum(math.prod(record.shape) for record in records),
+            bytes=sum(record.stored.size_bytes for record in records),
+            bits_per_weight=bits_per_weight(*records),
+            worst_relative_error=max(
+                (record.relative_error for record in records if record.relative_error is not None), default=None
+            ),
+        )
+        for (form, layout), records in kinds.items()
+    ]
+    return sorted(shares, key=lambda share: -share.bytes)
 
 
 def _place(artifact: Artifact, stored: Stored) -> dict[str, object]:
@@ -104,24 +150,54 @@ def _show(artifact: Artifact, verified: int | None) -> None:
     if verified is not None:
         head.add_row("verified", f"{_count(verified, 'object')}, all as written")
     console.print(head)
-    resources = Table("resource", "bytes", "volume", "offset", title_justify="left", box=None)
-    for resource in artifact.directory.resources:
-        resources.add_row(escape(resource.name), *_cells(artifact, resource.stored))
-    tensors = Table("tensor", "component", "shape", "format", "layout", "bytes", "volume", "offset", box=None)
-    for record in artifact.directory.tensors:
-        shape = " x ".join(map(str, record.shape))
-        tensors.add_row(
-            escape(record.name),
-            escape(record.component),
-            shape,
-            record.format.name,
-            record.layout.name,
-            *_cells(artifact, record.stored),
-        )
-    for table in (resources, tensors):
+    for table in (_formats(artifact), _resources(artifact), _tensors(artifact)):
         if table.row_count:
             console.print()
             console.print(table)
+
+
+def _formats(artifact: Artifact) -> Table:
+    table = Table("format", "layout", "tensors", "parameters", "bytes", "bits/weight", "worst error", box=None)
+    for share in format_shares(artifact.directory.tensors):
+        table.add_row(
+            share.format,
+            share.layout,
+            str(share.tensors),
+            f"{share.parameters:,}",
+            f"{share.bytes:,}",
+            f"{share.bits_per_weight:.2f}",
+            _error(share.worst_relative_error),
+        )
+    return table
+
+
+def _resources(artifact: Artifact) -> Table:
+    table = Table("resource", "bytes", "volume", "offset", title_justify="left", box=None)
+    for resource in artifact.directory.resources:
+        table.add_row(escape(resource.name), *_cells(artifact, resource.stored))
+    return table
+
+
+def _tensors(artifact: Artifact) -> Table:
+    table = Table(
+        "tensor", "component", "shape", "format", "layout", "bits", "error", "bytes", "volume", "offset", box=None
+    )
+    for record in artifact.directory.tensors:
+        table.add_row(
+            escape(record.name),
+            escape(record.component),
+            " x ".join(map(str, record.shape)),
+            record.format.name,
+            record.layout.name,
+            f"{bits_per_weight(record):.2f}",
+            _error(record.relative_error),
+            *_cells(artifact, record.stored),
+        )
+    return table
+
+
+def _error(error: float | None) -> str:
+    return "" if error is None else f"{error:.2e}"
 
 
 def _cells(artifact: Artifact, stored: Stored) -> tuple[str, str, str]:
