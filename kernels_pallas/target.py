@@ -2,7 +2,7 @@
 
 `lower_for_cuda` needs plain jax: does the program lower, and to how many kernels? `Target` needs the wheels of the CUDA
 plugin (no driver, no toolkit): does it assemble for sm_90a, fit shared memory, alias its donated arrays, need
-temporaries? `thunks` shows what the runtime would launch. For tests and benches; it knows arrays, not models.
+temporaries? `compile_apart` also tells what the runtime would launch. For tests and benches; knows arrays, not models.
 
 What it cannot tell: speed, and the tiles of matrix products that XLA chooses by trying them on the device.
 """
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,9 +57,10 @@ _NOT_KERNELS = ("kCommandBuffer", "kSequential", "kWhile", "kConditional", "kCop
 _THUNK = re.compile(r"^(?P<indent>\s*)\d+: (?P<kind>k\w+)\b[^\]]*\]?\s*(?P<name>[\w.$-]*)")
 _COMPILE_IN_CHILD = """
 import importlib, sys
-from kernels_pallas.target import Target
+from kernels_pallas.target import Target, alias_bytes, temp_bytes
 module, _, name = sys.argv[1].partition(":")
-getattr(importlib.import_module(module), name)(Target())
+compiled = getattr(importlib.import_module(module), name)(Target())
+print(alias_bytes(compiled), temp_bytes(compiled))
 """
 
 
@@ -147,17 +149,30 @@ def _memory(compiled: jax.stages.Compiled, kind: str) -> int:
     return int(getattr(analysis, kind))
 
 
-def thunks(entry: str, program: str, *, flags: Sequence[str] = (), timeout_s: float = 300.0) -> list[str]:
-    """What the runtime would launch, one line a thunk; what a command buffer holds is indented below it.
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """What a compilation in a process of its own left behind."""
 
-    `entry` is "module:function" of a function that compiles with the `Target` it is given; `program` the name of the
-    jitted function in it. That runs in a process of its own, because XLA reads where to dump only once.
+    thunks: list[str]
+    """What the runtime would launch, one line a thunk; what a command buffer holds is indented below it"""
+    alias_bytes: int
+    temp_bytes: int
+
+
+def compile_apart(entry: str, program: str, *, timeout_s: float = 600.0) -> Compiled:
+    """Compile in a process of its own: XLA is told where to dump only once in a process's life.
+
+    `entry` is "module:function" of a function that compiles with the `Target` it is given and returns the compilation;
+    `program` is the name of the jitted function in it.
+
+    Raises:
+        RuntimeError: it did not compile; with the end of what the process said.
     """
     with tempfile.TemporaryDirectory() as folder:
-        told = " ".join((os.environ.get("XLA_FLAGS", ""), f"--xla_dump_to={folder}", *flags)).strip()
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}".strip()
         done = subprocess.run(
             [sys.executable, "-c", _COMPILE_IN_CHILD, entry],
-            env=child_environment(XLA_FLAGS=told),
+            env=_child_environment(XLA_FLAGS=flags),
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -165,10 +180,11 @@ def thunks(entry: str, program: str, *, flags: Sequence[str] = (), timeout_s: fl
         )
         if done.returncode:
             raise RuntimeError(f"{entry} did not compile: {done.stderr[-2000:]}")
-        return read_thunks(Path(folder), program)
+        alias, temp = done.stdout.split()[-2:]
+        return Compiled(thunks=read_thunks(Path(folder), program), alias_bytes=int(alias), temp_bytes=int(temp))
 
 
-def child_environment(**changed: str) -> Mapping[str, str]:
+def _child_environment(**changed: str) -> Mapping[str, str]:
     """This process's environment for a child that finds the same modules and touches no device."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **changed}

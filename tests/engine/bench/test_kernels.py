@@ -6,7 +6,7 @@ from ninfer.engine.bench.kernels import kernel_table
 
 METADATA = """
   event_metadata {{ key: 1 value {{ id: 1 name: "project_3" }} }}
-  event_metadata {{ key: 2 value {{ id: 2 name: "gdn_step" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "gdn_step__2" }} }}
   event_metadata {{ key: 3 value {{ id: 3 name: "project.12_1" }} }}
   stat_metadata {{ key: 1 value {{ id: 1 name: "hlo_op" }} }}
 """.format()
@@ -28,7 +28,7 @@ def test_the_lines_of_a_device_count_and_nothing_else() -> None:
     table = kernel_table("decode", profile, steps=2)
     assert [(row.name, row.calls, row.step_us) for row in table.rows] == [
         ("project", 1.5, 40.0),
-        ("gdn_step", 1.0, 10.0),
+        ("gdn_step__2", 1.0, 10.0),
     ]
     assert [row.share for row in table.rows] == [0.8, 0.2]
     assert (table.calls, table.step_us) == (2.5, 50.0)
@@ -39,7 +39,7 @@ def test_without_a_device_plane_the_operations_of_xla_stand_in() -> None:
         plane("/host:CPU", "tf_XLAEigen", (2, 4), stat='stats { metadata_id: 1 str_value: "gdn_step" }')
         + plane("/host:CPU", "python", (1, 900))
     )
-    assert [(row.name, row.step_us) for row in kernel_table("decode", profile, steps=1).rows] == [("gdn_step", 4.0)]
+    assert [(row.name, row.step_us) for row in kernel_table("decode", profile, steps=1).rows] == [("gdn_step__2", 4.0)]
 
 
 def test_an_empty_profile_is_an_empty_table() -> None:

@@ -1,8 +1,8 @@
 """Which kernels a step runs and what each takes, out of jax's profiler.
 
 Knows the profiler's planes and lines: those of a device have one event a kernel; on the CPU, where there is no such
-plane, the events of XLA's operations stand in. Counters in names are taken off, so that the same kernel of each layer
-is one row.
+plane, the events of XLA's operations stand in. Counters in names are taken off, so that the same operation of each
+layer is one row; behind two underscores they tell builds of one kernel for different shapes apart, and stay.
 """
 
 import re
@@ -16,7 +16,7 @@ from jax.profiler import ProfileData
 
 from ninfer.engine.bench.report import KernelRow, KernelTable
 
-_COUNTER = re.compile(r"([._]\d+)+$")
+_COUNTER = re.compile(r"(?<!_)(?:[._]\d+)+$")
 
 
 def profile(of: str, work: Callable[[], object], steps: int) -> KernelTable:
