@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import time
@@ -34,7 +35,9 @@ DTYPE = jnp.float16
 CHECK_ROWS = (64, 128, 192, 1024, 2048, 8192)
 TIMED_ROWS = (64, 256, 1024, 2048, 8192)
 ALL_ROWS_CHECKED = ("mixer out", "gate and up")  # the others differ from these in N and K only
-SPAN_S = 0.04
+BURST_S = 0.008
+SUSTAINED_S = 0.4
+ROUNDS = 7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,24 +54,28 @@ def out_dtype(product: Product) -> np.dtype:
     return jnp.dtype(jnp.float32 if product.epilogue == "residual_add" else DTYPE)
 
 
+def chosen(product: Product, t: int) -> Tiles:
+    """What the public function takes."""
+    gated, out_bytes = product.epilogue == "silu_product", out_dtype(product).itemsize
+    return tiles_for(t, product.n, product.k, gated=gated, out_bytes=out_bytes)
+
+
 def tile_options(product: Product) -> Iterator[Tiles]:
     """The tiles that are tried for a product: shapes, clusters and orders of the grid."""
     gated = product.epilogue == "silu_product"
     make = functools.partial(fitted, gated=gated, out_bytes=out_dtype(product).itemsize)
-    shapes = [(128, 256), (256, 128)] + ([(256, 160)] if product.n % 160 == 0 and not gated else [])
-    for rows, columns in shapes:
+    narrow = product.n % 160 == 0 and not gated  # 256-wide tiles would leave a third of the last round idle
+    main = (256, 160) if narrow else (128, 256)
+    for in_flight in (0, 1):
         for cluster in (None, "t", "n"):
-            if cluster == "n" and product.n % (2 * columns):
-                continue
-            yield make(rows, columns, cluster=cluster)
-    best = shapes[-1]
-    if out_dtype(product) == jnp.float32:
-        yield make(*best, out_slots=1)
-        yield make(*best, out_slots=1, cluster="t")
-    yield make(*best, walk_width=4)
-    yield make(*best, walk_width=16)
-    yield make(*best, walk="n")
-    yield make(*best, in_flight=0)
+            yield make(*main, in_flight=in_flight, cluster=cluster)
+    for out_slots in (1, 2) if narrow else ():
+        for in_flight in (0, 1):
+            yield make(*main, in_flight=in_flight, out_slots=out_slots, cluster="t", walk_width=4)
+    for walk_width in (2, 4, 16):
+        yield make(*main, walk_width=walk_width)
+    yield make(256, 128, in_flight=0)
+    yield make(256, 128, cluster="t")
 
 
 def compiled(product: Product, t: int, tiles: Tiles | None, spec: Spec = jax.ShapeDtypeStruct) -> Case:
@@ -111,32 +118,35 @@ def result(case: Case) -> jax.Array:
     return case.run(x, w, r.copy()) if case.product.epilogue == "residual_add" else case.run(x, w)
 
 
-def seconds(step: Callable[[], object]) -> float:
-    """Best of three means over about SPAN_S each."""
-    step()
-    jax.block_until_ready(step())
-    best, repeats = float("inf"), 3
-    for _ in range(4):
-        start = time.perf_counter()
-        for _ in range(repeats):
-            last = step()
-        jax.block_until_ready(last)
-        mean = (time.perf_counter() - start) / repeats
-        best, repeats = (mean, max(3, int(SPAN_S / mean))) if repeats == 3 else (min(best, mean), repeats)
-    return best
-
-
-def case_seconds(case: Case) -> float:
+def stepper(case: Case) -> Callable[[], jax.Array]:
+    """One run of a case on the device's own operands; a residual goes round and round."""
     x, w, r = operands(case.product, case.t)
     if case.product.epilogue != "residual_add":
-        return seconds(lambda: case.run(x, w))
+        return lambda: case.run(x, w)
     held = [r.copy()]
 
     def step() -> jax.Array:
         held[0] = case.run(x, w, held[0])
         return held[0]
 
-    return seconds(step)
+    return step
+
+
+def burst_s(step: Callable[[], jax.Array], calls: int) -> float:
+    """Mean seconds of a call."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        last = step()
+    jax.block_until_ready(last)
+    return (time.perf_counter() - start) / calls
+
+
+def interleaved_s(cases: list[Case]) -> list[list[float]]:
+    """Seconds of a call of every case, in ROUNDS bursts that take turns: the clock falls as the device warms up."""
+    steps = [stepper(case) for case in cases]
+    calls = [max(3, int(BURST_S / burst_s(step, 3))) for step in steps for _ in [burst_s(step, 2)]]
+    rounds = [[burst_s(step, n) for step, n in zip(steps, calls, strict=True)] for _ in range(ROUNDS)]
+    return [sorted(of_case) for of_case in zip(*rounds, strict=True)]
 
 
 def error_to_float64(case: Case) -> float:
@@ -158,7 +168,7 @@ def error_to_float64(case: Case) -> float:
 def check(found: list[dict[str, object]]) -> None:
     """Errors against float64, and a row's bits for every number of rows against those of the most rows."""
     wanted = [
-        (p, t, tiles_for(t, p.n, p.k, gated=p.epilogue == "silu_product", out_bytes=out_dtype(p).itemsize))
+        (p, t, chosen(p, t))
         for p in PRODUCTS
         for t in reversed(CHECK_ROWS if p.name in ALL_ROWS_CHECKED else CHECK_ROWS[:1] + CHECK_ROWS[-1:])
     ]
@@ -174,26 +184,42 @@ def check(found: list[dict[str, object]]) -> None:
 
 
 def rates(part: str, wanted: list[tuple[Product, int, Tiles | None]], found: list[dict[str, object]]) -> None:
-    """TFLOP/s of every case, and whether its bits are those of the first kernel of the same product and rows."""
-    first: dict[tuple[str, int], jax.Array] = {}
-    for case in list(compile_all(wanted)):
-        key = (case.product.name, case.t)
-        same: bool | None = None
-        if case.tiles is not None:
-            got = result(case)
-            same = bool((got == first.setdefault(key, got)).all())
-            del got
-        taken_s = case_seconds(case)
-        rate = 2 * case.t * case.product.n * case.product.k / taken_s / 1e12
-        kind = "XLA" if case.tiles is None else _short(case.tiles)
+    """TFLOP/s of cases of one product and number of rows, and whether the kernels' bits agree."""
+    cases = list(compile_all(wanted))
+    first: jax.Array | None = None
+    same: list[bool | None] = []
+    for case in cases:
+        got = result(case) if case.tiles is not None else None
+        first = got if first is None else first
+        same.append(None if got is None else bool((got == first).all()))
+    for case, taken_s, equal in zip(cases, interleaved_s(cases), same, strict=True):
+        flop = 2 * case.t * case.product.n * case.product.k
+        best, median = (flop / taken_s[at] / 1e12 for at in (0, ROUNDS // 2))
         print(
-            f"{part} {case.product.name:14} T={case.t:5} {taken_s * 1e6:8.1f} us {rate:6.1f} TFLOP/s {kind} {same}",
+            f"{part} {case.product.name:14} T={case.t:5} {taken_s[ROUNDS // 2] * 1e6:8.1f} us {median:6.1f} TFLOP/s"
+            f" (best {best:6.1f}) {'XLA' if case.tiles is None else _short(case.tiles)} {equal}",
             flush=True,
         )
         tiles = None if case.tiles is None else dataclasses.asdict(case.tiles)
         found.append(
-            {part: case.product.name, "t": case.t, "us": taken_s * 1e6, "tflops": rate, "tiles": tiles, "same": same}
+            {part: case.product.name, "t": case.t, "tflops": median, "best": best, "tiles": tiles, "same": equal}
         )
+
+
+def sustained(found: list[dict[str, object]]) -> None:
+    """XLA and the kernel in turn for so long that the clock has settled; a sampler of clocks may run beside."""
+    for product in PRODUCTS:
+        for case in list(compile_all((product, 2048, tiles) for tiles in (None, chosen(product, 2048)))) * 2:
+            step = stepper(case)
+            calls = max(1, int(SUSTAINED_S / burst_s(step, 20)))
+            start_s = time.time()
+            rate = 2 * case.t * product.n * product.k / burst_s(step, calls) / 1e12
+            kind = "XLA" if case.tiles is None else "kernel"
+            print(
+                f"sustained {product.name:14} {kind:6} {rate:6.1f} TFLOP/s from {start_s:.2f} to {time.time():.2f}",
+                flush=True,
+            )
+            found.append({"sustained": product.name, "kind": kind, "tflops": rate})
 
 
 def _short(tiles: Tiles) -> str:
@@ -217,10 +243,10 @@ def main() -> None:
             for product in sorted(PRODUCTS[:1] + PRODUCTS[2:], key=lambda p: -p.k):
                 rates(part, [(product, 2048, tiles) for tiles in (None, *tile_options(product))], found)
         elif part == "rows":
-            for p in PRODUCTS:
-                gated, out_bytes = p.epilogue == "silu_product", out_dtype(p).itemsize
-                chosen = [(p, t, tiles_for(t, p.n, p.k, gated=gated, out_bytes=out_bytes)) for t in TIMED_ROWS]
-                rates(part, chosen + [(p, t, None) for t in TIMED_ROWS], found)
+            for product, t in itertools.product(PRODUCTS, TIMED_ROWS):
+                rates(part, [(product, t, None), (product, t, chosen(product, t))], found)
+        elif part == "sustained":
+            sustained(found)
         elif part == "dequantise":
             prefill_dequantise.run(found)
         (given.out / "prefill_matmul.json").write_text(json.dumps(found), encoding="utf-8")
