@@ -33,11 +33,21 @@ class Config:
     """Let the next kernel launch early."""
 
 
-DEFAULT = Config()
-TABLE: Mapping[tuple[str, int, int], Config] = MappingProxyType({})
-"""(format, N, K) to its measured best."""
+WIDE = Config(pipeline=False, ahead_bytes=8 << 20, release=True)
+"""Many rows: a program per tile fills the device."""
+NARROW = Config(warps=8, pipeline=False, ahead_bytes=8 << 20, release=True)
+"""Few rows (5120 are 320 tiles on 132 multiprocessors): more warps a tile."""
+TABLE: Mapping[tuple[str, int, int], Config] = MappingProxyType(
+    {
+        ("q4_g64", 16384, 5120): attrs.evolve(WIDE, pin=False),
+        ("q4_g64", 14336, 5120): attrs.evolve(WIDE, pin=False),
+        ("bf16", 5120, 6144): attrs.evolve(NARROW, unroll=2),
+        ("bf16", 5120, 17408): attrs.evolve(NARROW, unroll=2),
+    }
+)
+"""(format, N, K) to its measured best where that is not the rule's."""
 
 
 def config_for(format: str, n: int, k: int) -> Config:
     """The choice for a matrix [n, k]."""
-    return TABLE.get((format, n, k), DEFAULT)
+    return TABLE.get((format, n, k), NARROW if n <= 8192 else WIDE)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kernels_pallas.arrays import Activation, PackedMatrix
+from kernels_pallas.packing import FORMATS, pack
 from kernels_pallas.quant_matmul import (
     activation_dtype,
     counters_shape,
@@ -14,7 +15,6 @@ from kernels_pallas.quant_matmul import (
     start,
     unpack_matrix,
 )
-from kernels_pallas.packing import FORMATS, pack
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
 
 LAYER = jnp.array([1], jnp.int32)

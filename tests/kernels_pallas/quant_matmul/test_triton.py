@@ -1,0 +1,151 @@
+"""The kernel in interpret mode, its assembly run by an emulated warp, against the reference; lowering of real shapes."""
+
+import attrs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.packing import FORMATS, pack, plane_specs
+from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, project_residual, reference, triton
+from kernels_pallas.quant_matmul.ptx import product
+from kernels_pallas.quant_matmul.tuning import Config
+from kernels_pallas.target import count_kernels, lower_for_cuda
+from tests.kernels_pallas.quant_matmul.natural import natural_planes
+from tests.kernels_pallas.quant_matmul.warp import Warp
+
+LAYER = jnp.array([1], jnp.int32)
+EPS = 1e-6
+
+
+def emulated(format: str, j: int, acc: jax.Array, *operands: jax.Array) -> jax.Array:
+    """What `triton.multiply` does, on the CPU: four neighbours are one lane's registers."""
+    text, _ = product(format, j)
+
+    def run(acc: np.ndarray, *operands: np.ndarray) -> np.ndarray:
+        out = np.empty_like(acc)
+        for warp in range(acc.shape[0]):
+            words = [np.ascontiguousarray(each[warp]).reshape(32, -1).view("<u4") for each in (acc, *operands)]
+            lanes = [np.ascontiguousarray(word[:, i]) for word in words for i in range(word.shape[1])]
+            out[warp] = np.stack(Warp(lanes).run(text), axis=1).reshape(-1)
+        return out
+
+    return jax.pure_callback(run, jax.ShapeDtypeStruct(acc.shape, jnp.float32), acc, *operands)
+
+
+def inputs(format: str, n: int, k: int, rows: int, squares: bool) -> tuple[Activation, PackedMatrix]:
+    """The first `rows` of sixteen fixed rows, and a stack of two."""
+    packed = [pack(format, natural_planes(format, n, k, seed)) for seed in (3, 4)]
+    matrix = PackedMatrix(format=format, **{name: jnp.stack([each[name] for each in packed]) for name in packed[0]})
+    rng = np.random.default_rng(6)
+    values = jnp.asarray(rng.standard_normal((16, k))[:rows] / 64, activation_dtype(format))
+    parts = jnp.asarray(rng.uniform(0.5, 2, (16, k // 16))[:rows], jnp.float32) if squares else None
+    return Activation(values=values, squares=parts, shift=3, eps=EPS), matrix
+
+
+def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> list[jax.Array]:
+    """The kernel's results in interpret mode, residual 1 and gain 2."""
+    job = attrs.evolve(triton.plan(x, matrix, epilogue, 4, config, None), multiply=emulated)
+    rows, n = job.rows, job.n // (2 if epilogue == "gated" else 1)
+    outputs = {"out": jax.ShapeDtypeStruct((rows, n), x.values.dtype if epilogue != "plain" else jnp.float32)}
+    more, aliases = {}, {}
+    if epilogue == "residual":
+        outputs["residual_out"] = jax.ShapeDtypeStruct((rows, n), jnp.float32)
+        outputs["squares_out"] = jax.ShapeDtypeStruct((rows, n // 16), jnp.float32)
+        more = {"residual": jnp.ones((rows, n)), "gains": jnp.full((2, n), 2.0), "gain_index": LAYER}
+        aliases = {"residual": "residual_out"}
+    return triton.run(job, x, matrix, LAYER, outputs, more, aliases, None, interpret=True)
+
+
+def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Array]:
+    """The reference's, in the order of `run`."""
+    if epilogue == "plain":
+        return [reference.project(x, matrix, LAYER, out_dtype=jnp.float32)]
+    dtype = x.values.dtype
+    if epilogue == "gated":
+        return [reference.project_gated(x, matrix, LAYER, out_dtype=dtype, shift=4).values]
+    rows, n = x.values.shape[0], matrix.n
+    ones, twos, counters = jnp.ones((rows, n)), jnp.full((2, n), 2.0), jnp.zeros(counters_shape(n), jnp.int32)
+    residual, following, _ = reference.project_residual(
+        x, matrix, LAYER, ones, twos, LAYER, counters, out_dtype=dtype, shift=4, eps=EPS
+    )
+    assert following.squares is not None
+    return [following.values, residual, following.squares]
+
+
+CUTS = {
+    "plain": Config(warps=2, pin=False),
+    "gated": Config(warps=1, pin=False, pipeline=False),
+    "residual": Config(warps=4, pin=False, unroll=2, pipeline=False),
+}
+
+
+@pytest.mark.parametrize("epilogue", CUTS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_results_are_the_references(format: str, epilogue: str) -> None:
+    k = 3 * 4 * FORMATS[format].chunk  # three blocks: no whole number for two or four warps
+    bits = []
+    for rows in (1, 3, 9):
+        x, matrix = inputs(format, 64, k, rows, squares=epilogue != "residual")
+        got = run(x, matrix, epilogue, CUTS[epilogue])
+        for mine, theirs in zip(got, expected(x, matrix, epilogue), strict=True):
+            theirs = np.asarray(theirs, np.float32)
+            tolerance = 1e-5 if mine.dtype == jnp.float32 else 8e-3 if format == "bf16" else 1e-3
+            np.testing.assert_allclose(np.asarray(mine, np.float32), theirs, atol=tolerance * np.abs(theirs).max())
+        bits.append([np.asarray(each, np.float32)[0] for each in got])
+    for other in bits[1:]:  # a row's bits depend on no neighbour
+        for mine, theirs in zip(other, bits[0], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("unroll", [1, 2])
+def test_every_way_to_walk_k_gives_the_same_bits(pipeline: bool, unroll: int) -> None:
+    x, matrix = inputs("q4_g64", 32, 7 * 256, 1, squares=False)
+    ways = [Config(warps=2, pin=False, pipeline=p, unroll=u) for p, u in ((pipeline, unroll), (True, 1))]
+    plain = [run(x, matrix, "plain", way)[0] for way in ways]
+    np.testing.assert_array_equal(*plain)
+
+
+def stacked(format: str, n: int, k: int, layers: int) -> PackedMatrix:
+    """Shapes only."""
+    specs = plane_specs(format, n, k)
+    return PackedMatrix(
+        format=format, **{name: jax.ShapeDtypeStruct((layers, *s.shape), s.dtype) for name, s in specs.items()}
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
+    values = jax.ShapeDtypeStruct((8, 5120), activation_dtype(format))
+    x = Activation(values=values, squares=jax.ShapeDtypeStruct((8, 320), jnp.float32), shift=6, eps=EPS)
+    layer = jax.ShapeDtypeStruct((1,), jnp.int32)
+    big = stacked(format, 16384, 5120, 64)
+
+    def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> jax.Array:
+        return project(x, matrix, layer, ahead=Ahead(matrix, layer), impl="triton")
+
+    assert count_kernels(lower_for_cuda(step, x, big, layer)) == {f"plain_{format}": 1}
+
+
+def test_the_residual_kernel_writes_in_place() -> None:
+    down = stacked("nvfp4", 5120, 17408, 64)
+    x = Activation(values=jax.ShapeDtypeStruct((1, 17408), jnp.float16), shift=4)
+    residual, gains = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1, 5120), (129, 5120)))
+    layer, counters = (jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((1,), counters_shape(5120)))
+
+    def step(x, matrix, layer, residual, gains, counters):  # type: ignore[no-untyped-def]
+        return project_residual(
+            x, matrix, layer, residual, gains, layer, counters, out_dtype=jnp.float16, shift=6, eps=EPS, impl="triton"
+        )
+
+    lowered = lower_for_cuda(step, x, down, layer, residual, gains, counters)
+    assert count_kernels(lowered) == {"residual_nvfp4": 1}
+    assert "output_operand_alias" in lowered.as_text()
+
+
+def test_a_shape_without_a_cut_is_refused() -> None:
+    x, matrix = inputs("q4_g64", 32, 64, 1, squares=False)
+    with pytest.raises(ValueError, match="no cut"):
+        project(x, matrix, LAYER, impl="triton")
