@@ -36,6 +36,7 @@ from ninfer.engine.artifact.writer import Report, write_artifact
 
 DEMONSTRATION = Path(__file__).parents[1] / "src" / "ninfer" / "demo" / "demo.ninfer"
 POOL_ELEMENTS = 1 << 24
+"""Weights of a pool: about 3,000 different rows for a layer of 5,120."""
 TILE_ROWS = 16
 VOLUME_BYTES = 1 << 40
 
@@ -69,8 +70,9 @@ class PoolRows:
 class RandomTensors:
     """Sources of random tensors; pools are made once for each format, layout and width."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pool_elements: int) -> None:
         self._seed = seed
+        self._pool_elements = pool_elements
         self._pools: dict[tuple[Choice, int, float], Pool] = {}
 
     def source(self, name: str, component: str, shape: Shape, choice: Choice) -> TensorSource:
@@ -102,7 +104,8 @@ class RandomTensors:
         size = 1.0 if name == "embed_tokens.weight" else shape[1] ** -0.5
         key = choice, shape[1], size
         if key not in self._pools:
-            self._pools[key] = make_pool(choice, shape[1], size, self._generator(str(key)))
+            tiles = max(1, self._pool_elements // shape[1] // TILE_ROWS)
+            self._pools[key] = make_pool(choice, tiles, shape[1], size, self._generator(str(key)))
         pool = self._pools[key]
         return PoolRows(pool=pool, chosen=self._generator(name).integers(0, pool.tiles, shape[0] // TILE_ROWS))
 
@@ -110,9 +113,8 @@ class RandomTensors:
         return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
 
 
-def make_pool(choice: Choice, columns: int, size: float, generator: np.random.Generator) -> Pool:
+def make_pool(choice: Choice, tiles: int, columns: int, size: float, generator: np.random.Generator) -> Pool:
     """Tiles of normal numbers of standard deviation `size`, encoded and packed."""
-    tiles = max(1, POOL_ELEMENTS // columns // TILE_ROWS)
     values = generator.standard_normal((tiles * TILE_ROWS, columns), np.float32)
     values *= np.float32(size)
     planes = choice.layout.pack(choice.format, choice.format.encode(values))
@@ -144,6 +146,7 @@ def write_random_artifact(
     seed: int = 0,
     mtp: bool = False,
     resources: Path = DEMONSTRATION,
+    pool_elements: int = POOL_ELEMENTS,
     report: Report = lambda progress: None,
 ) -> None:
     """Write the artifact `entry` in one file, replacing what is there."""
@@ -155,7 +158,7 @@ def write_random_artifact(
     shapes = {name: (component, shape) for component, own in components.items() for name, shape in own.items()}
     found = find_recipe(recipe)
     chosen = found.choose({name: Given(shape=shape, stored_type="BF16") for name, (_, shape) in shapes.items()})
-    tensors = RandomTensors(seed)
+    tensors = RandomTensors(seed, pool_elements)
     configs: dict[str, Mapping[str, object]] = {TEXT: text_config, MTP: {"target": TEXT, "layers": 1}}
     contents = Contents(
         architecture=architecture,

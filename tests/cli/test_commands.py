@@ -1,16 +1,23 @@
 """The command line of artifacts: output, exit status, one line for whatever is wrong, and what is not imported."""
 
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 from ninfer.cli import main
-from ninfer.cli.convert import TERMINATED_STATUS, terminated_cleanly
+from ninfer.cli.convert import TERMINATED_STATUS, ConvertOptions, terminated_cleanly
+from ninfer.cli.convert import run as run_conversion
+from ninfer.engine.artifact import Progress
+from ninfer.engine.artifact.safetensors import SafetensorsFile
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -92,37 +99,44 @@ def test_what_a_recipe_costs_is_told(golden_folder: Path, tmp_path: Path, capsys
     assert share["worst_relative_error"] == max(t["relative_error"] for t in shown["tensors"] if t["format"] == "nvfp4")
 
 
-STOPPED = """
-import os, signal, sys
-from ninfer.cli import main
-from ninfer.engine.artifact import partial
-before, calls = partial.Partial.finish, 0
-def finish(self, name, finished):
-    global calls
-    before(self, name, finished)
-    calls += 1
-    if calls == 40:
-        os.kill(os.getpid(), int(sys.argv[1]))
-partial.Partial.finish = finish
-main(sys.argv[2:])
-"""
-
-
 @pytest.mark.contract("D18")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, TERMINATED_STATUS)])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(TERMINATED_STATUS)], ids=["Ctrl-C", "SIGTERM"])
 def test_a_conversion_that_was_stopped_goes_on(
-    golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, status: int
+    golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], stop: BaseException
 ) -> None:
-    arguments = ["convert", str(golden_folder), str(tmp_path / "m.ninfer"), "--recipe", "q4"]
-    command = [sys.executable, "-c", STOPPED, str(int(number)), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == status, done.stderr
-    assert done.stderr.startswith("stopped; the same command goes on from ")
-    assert f"bytes in {tmp_path}/.m.ninfer.partial" in done.stderr
-    status, _, err = run(capsys, *arguments)
+    def report(progress: Progress) -> None:
+        if progress.done_bytes > 100_000:
+            raise stop
+
+    said = io.StringIO()
+    options = ConvertOptions(recipe="q4")
+    with pytest.raises(type(stop)):
+        run_conversion(golden_folder, tmp_path / "m.ninfer", options, Console(file=said), report)
+    assert said.getvalue().startswith("stopped; the same command goes on from ")
+    assert said.getvalue().endswith(f"bytes in {tmp_path}/.m.ninfer.partial\n")
+    status, _, err = run(capsys, "convert", str(golden_folder), str(tmp_path / "m.ninfer"), "--recipe", "q4")
     assert status == 0
     assert "bytes were there from an earlier attempt" in err
     assert [file.name for file in tmp_path.iterdir()] == ["m.ninfer"]
+
+
+def test_a_weight_that_is_no_number_is_named(
+    golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of the last tensors: what was finished before stays, and the line says so."""
+    folder = Path(shutil.copytree(golden_folder, tmp_path / "hf"))
+    file = SafetensorsFile(folder / "model.safetensors")
+    content = bytearray(file.file.read_bytes())
+    start = file.entries["mtp.fc.weight"].start
+    content[start : start + 4] = np.float32(np.nan).tobytes()
+    file.file.write_bytes(content)
+    status, out, err = run(capsys, "convert", str(folder), str(tmp_path / "m.ninfer"), "--recipe", "q4")
+    assert (status, out) == (2, "")
+    (line,) = err.splitlines()
+    assert (
+        "tensor mtp.fc.weight: holds numbers that q4_g64 cannot stand for: too large, or not finite; the same" in line
+    )
+    assert line.endswith(f"bytes in {tmp_path}/.m.ninfer.partial")
 
 
 def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

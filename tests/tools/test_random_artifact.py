@@ -9,6 +9,8 @@ import pytest
 from ninfer.engine.artifact import Artifact
 from tools.random_artifact import write_random_artifact
 
+POOL = 1 << 15
+
 
 @pytest.fixture
 def config(golden_folder: Path, tmp_path: Path) -> Path:
@@ -21,7 +23,7 @@ def config(golden_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("recipe", ["source", "bf16", "fp8", "int8", "groupwise", "nvfp4"])
 def test_an_artifact_of_every_recipe(config: Path, tmp_path: Path, recipe: str) -> None:
-    write_random_artifact(config, tmp_path / "m.ninfer", recipe=recipe)
+    write_random_artifact(config, tmp_path / "m.ninfer", recipe=recipe, pool_elements=POOL)
     with Artifact.open(tmp_path / "m.ninfer") as artifact:
         assert artifact.name == f"random-small-{recipe}"
         assert artifact.components == ("text",)
@@ -38,7 +40,7 @@ def test_an_artifact_of_every_recipe(config: Path, tmp_path: Path, recipe: str) 
 
 def test_a_seed_decides(config: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        write_random_artifact(config, tmp_path / name, seed=seed, name="n", mtp=True)
+        write_random_artifact(config, tmp_path / name, seed=seed, name="n", mtp=True, pool_elements=POOL)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     with Artifact.open(tmp_path / "a") as first, Artifact.open(tmp_path / "c") as other:
         assert first.components == ("text", "mtp")

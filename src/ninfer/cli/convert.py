@@ -21,8 +21,9 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from ninfer.cli.failure import Failure
-from ninfer.engine.artifact import ArtifactError, Progress
+from ninfer.engine.artifact import ArtifactError, Progress, Report
 from ninfer.engine.artifact import convert as convert_folder
+from ninfer.engine.artifact.conversion import Conversion
 from ninfer.engine.artifact.partial import kept_files
 from ninfer.engine.artifact.recipe import BUILT_IN, tensor_kind
 from ninfer.engine.artifact.recipe_file import find_recipe
@@ -56,29 +57,44 @@ def convert(
 ) -> None:
     """Turn a Hugging Face folder into an artifact."""
     errors = Console(stderr=True)
-    try:
-        with terminated_cleanly(), progress_bar(errors) as report:
-            conversion = convert_folder(
-                folder,
-                out,
-                name=options.name,
-                recipe=find_recipe(options.recipe),
-                volume_limit_bytes=options.volume_limit_mib << 20,
-                resume=True,
-                report=report,
-            )
-    except ArtifactError as error:
-        raise Failure(str(error)) from error
-    except (KeyboardInterrupt, SystemExit):
-        if kept := kept_files(out):
-            size = sum(file.stat().st_size for file in kept)
-            say(errors, f"stopped; the same command goes on from {size:,} bytes in {kept[0].parent}/{kept[0].name}")
-        raise
+    with terminated_cleanly(), progress_bar(errors) as report:
+        conversion = run(folder, out, options, errors, report)
     for note in conversion.notes:
         say(errors, note)
     if any(conversion.relative_errors.values()):
         errors.print(quality_table(conversion.relative_errors))
     print(out)
+
+
+def run(folder: Path, out: Path, options: ConvertOptions, errors: Console, report: Report) -> Conversion:
+    """Convert; whatever ends it early, its line says what is there to go on from.
+
+    Raises:
+        Failure: it cannot be done.
+    """
+    try:
+        return convert_folder(
+            folder,
+            out,
+            name=options.name,
+            recipe=find_recipe(options.recipe),
+            volume_limit_bytes=options.volume_limit_mib << 20,
+            resume=True,
+            report=report,
+        )
+    except ArtifactError as error:
+        raise Failure("; ".join([str(error), *left_over(out)])) from error
+    except (KeyboardInterrupt, SystemExit):
+        say(errors, "; ".join(["stopped", *left_over(out)]))
+        raise
+
+
+def left_over(out: Path) -> list[str]:
+    """What is there of an unfinished conversion, if anything."""
+    kept = kept_files(out)
+    size = sum(file.stat().st_size for file in kept)
+    where = ", ".join(str(file) for file in kept[-1:])
+    return [f"the same command goes on from {size:,} bytes in {where}"] if kept else []
 
 
 def say(console: Console, line: str) -> None:

@@ -9,8 +9,8 @@ from safetensors.numpy import load_file
 
 from ninfer.engine.artifact import Artifact, ArtifactError, Progress, convert
 from ninfer.engine.artifact.checkpoint import open_checkpoint
-from ninfer.engine.artifact.formats import BF16, FP32
-from ninfer.engine.artifact.layouts import CONTIGUOUS
+from ninfer.engine.artifact.formats import BF16, FP32, NVFP4_SEARCH, Q6_G64, Format
+from ninfer.engine.artifact.layouts import CONTIGUOUS, FRAGMENT, Layout
 from ninfer.engine.artifact.placing import Contents
 from ninfer.engine.artifact.recipe import BUILT_IN
 from ninfer.engine.artifact.tensor_source import encoded
@@ -135,7 +135,10 @@ def test_progress_counts_to_the_end(golden_folder: Path, tmp_path: Path) -> None
     assert done[-1] == seen[-1].total_bytes
 
 
-def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("form", "layout"), [(BF16, CONTIGUOUS), (Q6_G64, FRAGMENT), (NVFP4_SEARCH, FRAGMENT)], ids=["bf16", "q6", "nvfp4"]
+)
+def test_memory_does_not_grow_with_a_tensor(tmp_path: Path, form: Format, layout: Layout) -> None:
     rows = 4096
     values = np.broadcast_to(np.float32(0.5), (rows, 4096))  # 64 MiB that take 4 bytes
     contents = Contents(
@@ -148,8 +151,8 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
                 name="w",
                 component="text",
                 shape=values.shape,
-                format=BF16,
-                layout=CONTIGUOUS,
+                format=form,
+                layout=layout,
                 load=lambda: values,
             )
         ],
@@ -157,7 +160,7 @@ def test_memory_does_not_grow_with_a_tensor(tmp_path: Path) -> None:
     )
     tracemalloc.start()
     try:
-        write_artifact(tmp_path / "m.ninfer", contents)
+        write_artifact(tmp_path / "m.ninfer", contents, workers=1)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -170,6 +170,11 @@ def test_files_that_are_no_recipes(tmp_path: Path, text: str, says: str) -> None
             "linear_attn.in_proj_qkv.weight nvfp4, layers.0.linear_attn.in_proj_z",
         ),
         ({"*3.self_attn.k*": "bf16", "*": "fp8_row"}, "layers.3.self_attn.k_proj.weight bf16"),
+        (
+            {"layers.7.mlp.down*": "bf16", "*": "nvfp4"},
+            "a device keeps all layers in one stack, so they need one format:"
+            " layers.0.mlp.down_proj.weight nvfp4, layers.7.mlp.down_proj.weight bf16",
+        ),
     ],
 )
 def test_recipes_that_contradict_the_device(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ninfer.engine.artifact import Artifact, ArtifactError, default_cache_dir, default_hub_dir, resolve_artifact
+from ninfer.engine.artifact.partial import thrown_away
 
 
 @pytest.fixture
@@ -43,6 +44,18 @@ def test_a_changed_folder_is_converted_anew(folder: Path, tmp_path: Path, change
     else:
         folder = folder.rename(folder.with_name("renamed"))
     assert resolve_artifact(folder, tmp_path / "cache") != first
+
+
+def test_what_a_killed_conversion_left_in_the_cache_goes(folder: Path, tmp_path: Path) -> None:
+    """Of another model or an earlier state too; what a living process has locked stays."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for name in (".other-1234.ninfer.0123456789ab.tmp", ".other-1234.ninfer.part0001.0123456789ab.tmp"):
+        (cache / name).write_bytes(b"half")
+    (cache / "mine.tmp").touch()
+    with thrown_away(cache / "living.ninfer", 2) as partial:
+        entry = resolve_artifact(folder, cache)
+        assert {path.name for path in cache.iterdir()} == {entry.name, "mine.tmp", *(p.name for p in partial.paths)}
 
 
 def test_a_damaged_cache_is_made_anew(folder: Path, tmp_path: Path) -> None:

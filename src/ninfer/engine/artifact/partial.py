@@ -69,7 +69,7 @@ class Partial:
 @contextmanager
 def thrown_away(entry: Path, volumes: int) -> Iterator[Partial]:
     """Fresh files that vanish unless they are renamed."""
-    remove_abandoned(entry)
+    remove_abandoned(entry.parent, glob.escape(entry.name))
     mark = f".{uuid.uuid4().hex[:12]}{THROWN_AWAY}"
     paths = _paths(entry, volumes, mark)
     with ExitStack() as stack:
@@ -88,22 +88,19 @@ def kept(entry: Path, volumes: int, key: str) -> Iterator[Partial]:
     Raises:
         ArtifactError: another process is writing this artifact.
     """
-    remove_abandoned(entry)
+    remove_abandoned(entry.parent, glob.escape(entry.name))
     with ExitStack() as stack:
         journal_path = entry.with_name(f".{entry.name}{JOURNAL}")
         journal = stack.enter_context(_open_journal(entry, journal_path))
         known = _read_journal(journal, key)
-        if known is None:
-            for path in _matching(entry, f".part*{KEPT}"):
+        if not known:
+            for path in kept_files(entry):
                 path.unlink(missing_ok=True)
-            entry.with_name(f".{entry.name}{KEPT}").unlink(missing_ok=True)
-            journal.truncate(0)
-            journal.seek(0)
             journal.write(json.dumps({"key": key}).encode() + b"\n")
         paths = _paths(entry, volumes, KEPT)
         descriptors = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666) for path in paths]
         streams = [stack.enter_context(open(descriptor, "r+b", buffering=0)) for descriptor in descriptors]
-        yield Partial(paths=paths, streams=streams, journal=journal, known=known or {})
+        yield Partial(paths=paths, streams=streams, journal=journal, known=known)
         journal_path.unlink()
 
 
@@ -114,9 +111,12 @@ def kept_files(entry: Path) -> list[Path]:
     ]
 
 
-def remove_abandoned(entry: Path) -> None:
-    """Remove temporary files of `entry` whose process went without cleaning up: killed, or the power failed."""
-    for path in _matching(entry, f".*{THROWN_AWAY}"):
+def remove_abandoned(folder: Path, name: str) -> None:
+    """Remove temporary files whose process went without cleaning up: killed, or the power failed.
+
+    Of all artifacts in `folder` whose names match the shell pattern `name`.
+    """
+    for path in folder.glob(f".{name}.*{THROWN_AWAY}"):
         try:
             with open(path, "rb") as stream:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,16 +169,21 @@ def _lock(stream: BinaryIO, kind: int) -> None:
         return  # no locks on this file system: nobody else will believe the file abandoned either
 
 
-def _read_journal(journal: BinaryIO, key: str) -> dict[str, Finished] | None:
-    """What an attempt with `key` finished, or None if the journal is not of one. A line cut short ends it."""
-    lines = journal.read().split(b"\n")
+def _read_journal(journal: BinaryIO, key: str) -> dict[str, Finished]:
+    """What an attempt with `key` finished; the journal is cut where it stops making sense, if need be to nothing."""
     known: dict[str, Finished] = {}
-    try:
-        if json.loads(lines[0]) != {"key": key}:
-            return None
-        for line in lines[1:-1]:
+    good_bytes = 0
+    for number, line in enumerate(journal.read().splitlines(keepends=True)):
+        try:
             value = json.loads(line)
-            known[value["object"]] = Finished(checksum=value["checksum"], relative_error=value["relative_error"])
-    except (ValueError, KeyError, TypeError):
-        return known or None
+            if number and line.endswith(b"\n"):
+                known[value["object"]] = Finished(checksum=value["checksum"], relative_error=value["relative_error"])
+            elif value != {"key": key}:
+                break
+        except (ValueError, KeyError, TypeError):
+            break
+        good_bytes += len(line)
+    good_bytes = good_bytes if known else 0
+    journal.truncate(good_bytes)
+    journal.seek(good_bytes)
     return known

@@ -4,13 +4,14 @@ Knows tensor names and shapes, no values. A recipe is built in or a TOML or JSON
 What kernels ask for is not a recipe's to choose: the embedding is looked up by rows and stays bf16 in order, the two
 small projections that gate the recurrence stay bf16 in order, and all that is no matrix of a product stays fp32.
 
-Invariant: matrices that a device joins into one (`JOINED`) get one format and layout.
+Invariant: matrices that a device joins into one (`JOINED`), and those of the same kind in all layers, which it keeps in
+one stack, get one format and layout.
 """
 
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -145,6 +146,7 @@ class RuleRecipe:
         choices: dict[str, Choice] = {}
         notes: Counter[str] = Counter()
         matched: set[Rule] = set()
+        stacks: dict[str, tuple[str, Rule]] = {}
         for names in _joined(tensors):
             if not _is_product(names[0], tensors[names[0]].shape):
                 matrix = len(tensors[names[0]].shape) == 2
@@ -152,8 +154,9 @@ class RuleRecipe:
                 continue
             rules = [self._rule(name) for name in names]
             matched.update(rules)
-            if len({(rule.format, rule.form()) for rule in rules}) > 1:
-                raise self._error(_disagreement(names, rules))
+            self._agree("a device reads these as one matrix", list(zip(names, rules, strict=True)))
+            first = stacks.setdefault(tensor_kind(names[0]), (names[0], rules[0]))
+            self._agree("a device keeps all layers in one stack", [first, (names[0], rules[0])])
             shapes = [tensors[name].shape for name in names]
             choice, why = _fitting(rules[0].form(), shapes)
             choices |= dict.fromkeys(names, choice)
@@ -175,6 +178,11 @@ class RuleRecipe:
             if rule.matches(name):
                 return rule
         raise self._error(f"no rule for {name}")
+
+    def _agree(self, why: str, found: Sequence[tuple[str, Rule]]) -> None:
+        if len({rule.form() for _, rule in found}) > 1:
+            each = [" ".join([name, rule.format, *([rule.encoder] if rule.encoder else [])]) for name, rule in found]
+            raise self._error(f"{why}, so they need one format: {', '.join(each)}")
 
     def _error(self, message: str) -> ArtifactError:
         return ArtifactError(message, file=self.file or Path(f"recipe {self.name}"))
@@ -213,11 +221,6 @@ def _fitting(form: Format, shapes: list[Shape]) -> tuple[Choice, str | None]:
         else:
             return choice, why
     return Choice(format=BF16), why
-
-
-def _disagreement(names: tuple[str, ...], rules: list[Rule]) -> str:
-    each = ", ".join(f"{name} {rule.encoder or ''} {rule.format}" for name, rule in zip(names, rules, strict=True))
-    return f"a device reads these as one matrix, so they need one format: {' '.join(each.split())}"
 
 
 def tensor_kind(name: str) -> str:

@@ -16,6 +16,7 @@ from ninfer.engine.artifact.conversion import convert, folder_name
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.framing import VERSION
 from ninfer.engine.artifact.mapping import read_file
+from ninfer.engine.artifact.partial import remove_abandoned
 from ninfer.engine.artifact.reader import Artifact
 from ninfer.engine.artifact.writer import Report
 
@@ -68,6 +69,7 @@ def resolve_artifact(
         cache_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(f"cannot make the cache folder: {error.strerror}", file=cache_dir) from None
+    remove_abandoned(cache_dir, "*.ninfer")
     convert(path, entry, replace=True, report=report)
     Artifact.open(entry).close()
     return entry

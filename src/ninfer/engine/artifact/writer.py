@@ -62,11 +62,13 @@ def write_artifact(
     volume_limit_bytes: int = DEFAULT_VOLUME_LIMIT_BYTES,
     replace: bool = False,
     resume_key: str | None = None,
+    workers: int | None = None,
     report: Report = lambda progress: None,
 ) -> Written:
     """Write `contents` as the artifact `entry`, its further volumes beside it.
 
-    `resume_key` stands for everything that the bytes depend on; with it a failed attempt can be gone on with.
+    `resume_key` stands for everything that the bytes depend on; with it a failed attempt can be gone on with. `workers`
+    threads encode, by default one for each core; memory is bounded for each of them.
 
     Raises:
         ArtifactError: `entry` exists and `replace` is false, an object is larger than a volume may be, a tensor cannot
@@ -84,7 +86,9 @@ def write_artifact(
             temporary = thrown_away(entry, volumes) if resume_key is None else kept(entry, volumes, resume_key)
             partial = stack.enter_context(temporary)
         try:
-            written = _Writing(entry, plan, partial, report).run(contents)
+            written = _Writing(entry, plan, partial, report).run(
+                contents, workers or min(os.cpu_count() or 1, MAX_WORKERS)
+            )
             for source, target in reversed(list(zip(partial.paths, files, strict=True))):
                 with _naming(target, None, None):
                     os.replace(source, target)
@@ -117,9 +121,8 @@ class _Writing:
         self._unread: deque[tuple[str, float | None, Future[str]]] = deque()
         self._finished: list[Finished] = []
 
-    def run(self, contents: Contents) -> Written:
+    def run(self, contents: Contents, workers: int) -> Written:
         """Write everything under the temporary names."""
-        workers = min(os.cpu_count() or 1, MAX_WORKERS)
         with ThreadPoolExecutor(workers, "encode") as pool:
             try:
                 for resource in self._plan.resources:
