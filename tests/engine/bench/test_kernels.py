@@ -44,3 +44,12 @@ def test_without_a_device_plane_the_operations_of_xla_stand_in() -> None:
 
 def test_an_empty_profile_is_an_empty_table() -> None:
     assert kernel_table("decode", ProfileData.from_text_proto('planes { name: "/device:GPU:0" }'), steps=1).rows == ()
+
+
+def test_a_c_function_is_called_by_its_own_name() -> None:
+    profile = ProfileData.from_text_proto(
+        plane("/device:GPU:0", "Stream #1", (1, 5)).replace(
+            "project_3", "void cub::_V_3::sort::OneSweep<a::b<int, 1>>(c::d*)"
+        )
+    )
+    assert [row.name for row in kernel_table("decode", profile, steps=1).rows] == ["OneSweep"]

@@ -33,7 +33,7 @@ def kernel_table(of: str, data: ProfileData, steps: int) -> KernelTable:
     calls: Counter[str] = Counter()
     took_us: defaultdict[str, float] = defaultdict(float)
     for name, microseconds in _events(data):
-        kernel = _COUNTER.sub("", name)
+        kernel = _short(name)
         calls[kernel] += 1
         took_us[kernel] += microseconds
     everything = sum(took_us.values()) or 1.0
@@ -42,6 +42,12 @@ def kernel_table(of: str, data: ProfileData, steps: int) -> KernelTable:
         for name, total in sorted(took_us.items(), key=lambda item: -item[1])
     )
     return KernelTable(of=of, rows=rows)
+
+
+def _short(name: str) -> str:
+    """Without counters; of a C++ function only its own name, without what it is in, made for and called with."""
+    own: str = re.split(r"[<(]", name.removeprefix("void "), maxsplit=1)[0].rpartition("::")[2]
+    return _COUNTER.sub("", own)
 
 
 def _events(data: ProfileData) -> Iterator[tuple[str, float]]:
