@@ -1,5 +1,6 @@
 """Artifacts that are not as they should be: always one `ArtifactError` that says where, never a wrong tensor."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.engine.artifact import Artifact, ArtifactError, convert
+from ninfer.engine.artifact.formats import FORMATS
 from ninfer.engine.artifact.framing import HEADER_BYTES, MAGIC, Header, read_header
+from ninfer.engine.artifact.layouts import LAYOUTS
+from ninfer.engine.artifact.recipe import BUILT_IN
 from tests.engine.artifact.damage import rewrite_directory, write_directory
 
 
@@ -287,11 +291,21 @@ json_values = st.recursive(
 )
 
 
+@pytest.fixture(scope="module")
+def packed_artifact(golden_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden model in many formats and both layouts."""
+    file = tmp_path_factory.mktemp("packed") / "m.ninfer"
+    convert(golden_folder, file, recipe=BUILT_IN["groupwise"])
+    return file
+
+
+@pytest.mark.parametrize("given_as", ["golden_artifact", "packed_artifact"])
 @given(data=st.data())
 def test_a_directory_with_any_member_replaced(
-    golden_artifact: Path, tmp_path_factory: pytest.TempPathFactory, data: Any
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, given_as: str, data: Any
 ) -> None:
     """Valid digests around arbitrary values: an `ArtifactError` or an artifact that reads, nothing else."""
+    artifact: Path = request.getfixturevalue(given_as)
 
     def change(directory: dict[str, Any]) -> None:
         node: Any = directory
@@ -304,12 +318,37 @@ def test_a_directory_with_any_member_replaced(
                 return
             node = node[key]
 
-    file = rewrite_directory(golden_artifact, tmp_path_factory.getbasetemp() / "odd.ninfer", change)
+    file = rewrite_directory(artifact, tmp_path_factory.getbasetemp() / "odd.ninfer", change)
     try:
         good = read_all(file) > 0
     except ArtifactError as error:
         good = str(error).isprintable()
     assert good
+
+
+@pytest.mark.parametrize("shape", [[320, 64], [64, 320], [20480], [1, 20480], [0, 64], [1 << 40, 64], [16, 1 << 60]])
+def test_a_tensor_of_another_format_layout_or_shape(packed_artifact: Path, tmp_path: Path, shape: list[int]) -> None:
+    """Refused with the member's name, or, where the bytes fit, an artifact that reads; the config has the last word."""
+    for form, layout in itertools.product(FORMATS, LAYOUTS):
+
+        def change(directory: dict[str, Any], form: str = form, layout: str = layout) -> None:
+            head = next(tensor for tensor in directory["tensors"] if tensor["name"] == "lm_head.weight")
+            head |= {"format": form, "layout": layout, "shape": shape}
+
+        file = rewrite_directory(packed_artifact, tmp_path / "odd.ninfer", change)
+        if (form, layout, shape) == ("q6_g64", "fragment", [320, 64]):
+            assert read_all(file)
+        else:
+            assert refused(file)
+
+
+@pytest.mark.parametrize("error", [0.1, "0.1", "nan", "1.00e-2", "-1.00e-02", "1.00e-02 "])
+def test_an_error_that_is_no_number(packed_artifact: Path, tmp_path: Path, error: object) -> None:
+    file = rewrite_directory(
+        packed_artifact, tmp_path / "odd.ninfer", lambda directory: directory["tensors"][0].update(relative_error=error)
+    )
+    with pytest.raises(ArtifactError, match="relative_error"):
+        Artifact.open(file)
 
 
 def test_names_from_damaged_files_cannot_write_to_the_terminal() -> None:
