@@ -146,7 +146,9 @@ def read_text_config(config: Checked) -> tuple[str, Mapping[str, object]]:
         known = ", ".join(_ARCHITECTURES)
         raise config.member("model_type").error(f"unknown architecture {kind!r}, this build converts {known}")
     if config.has("quantization_config"):
-        raise config.member("quantization_config").error("quantized checkpoints cannot be converted: take the one it was made from")
+        raise config.member("quantization_config").error(
+            "quantized checkpoints cannot be converted: take the one it was made from"
+        )
     if not config.has("text_config"):
         return _ARCHITECTURES[kind], config.object()
     inner = dict(config.member("text_config").object())
