@@ -1,6 +1,6 @@
 """The prefill matmul and its dequantisation on a GPU: errors, equality of a row's bits, TFLOP/s by tiles, GB/s.
 
-    python -m benchmarks.kernels.prefill_matmul [--parts check,tiles,rows,dequantise] [--out FOLDER]
+    python -m benchmarks.kernels.prefill_matmul [--parts check,tiles,rows,sustained,dequantise] [--rows 64,2048]
 
 Beside every rate stands XLA's `x @ w.T` of the same run. Everything is compiled first, in threads; then timed alone.
 Prints a line as soon as it is known, and writes prefill_matmul.json into the folder.
@@ -27,13 +27,13 @@ from jax.typing import DTypeLike
 from benchmarks.kernels import prefill_dequantise
 from kernels_pallas.prefill_matmul import mosaic, reference
 from kernels_pallas.prefill_matmul.specs import PRODUCTS, Product
-from kernels_pallas.prefill_matmul.tuning import Tiles, fitted, tiles_for
+from kernels_pallas.prefill_matmul.tuning import Axis, Tiles, fitted, tiles_for
 
 Arrays = tuple[jax.Array, ...]
 Spec = Callable[[tuple[int, ...], DTypeLike], jax.ShapeDtypeStruct]
 DTYPE = jnp.float16
 CHECK_ROWS = (64, 128, 192, 1024, 2048, 8192)
-TIMED_ROWS = (64, 256, 1024, 2048, 8192)
+MANY_ROWS = 1024
 ALL_ROWS_CHECKED = ("mixer out", "gate and up")  # the others differ from these in N and K only
 BURST_S = 0.008
 SUSTAINED_S = 0.4
@@ -60,22 +60,26 @@ def chosen(product: Product, t: int) -> Tiles:
     return tiles_for(t, product.n, product.k, gated=gated, out_bytes=out_bytes)
 
 
-def tile_options(product: Product) -> Iterator[Tiles]:
-    """The tiles that are tried for a product: shapes, clusters and orders of the grid."""
+def tile_options(product: Product, t: int) -> Iterator[Tiles]:
+    """The tiles that are tried for a product: those of many rows, or those of few, which are bound by reading w."""
     gated = product.epilogue == "silu_product"
     make = functools.partial(fitted, gated=gated, out_bytes=out_dtype(product).itemsize)
-    narrow = product.n % 160 == 0 and not gated  # 256-wide tiles would leave a third of the last round idle
-    main = (256, 160) if narrow else (128, 256)
-    for in_flight in (0, 1):
-        for cluster in (None, "t", "n"):
+    yield chosen(product, t)
+    if t >= MANY_ROWS:
+        main = (256, 160) if product.n % 160 == 0 and not gated else (128, 256)
+        for in_flight, cluster in itertools.product((0, 1), (None, "t", "n")):
             yield make(*main, in_flight=in_flight, cluster=cluster)
-    for out_slots in (1, 2) if narrow else ():
-        for in_flight in (0, 1):
-            yield make(*main, in_flight=in_flight, out_slots=out_slots, cluster="t", walk_width=4)
-    for walk_width in (2, 4, 16):
-        yield make(*main, walk_width=walk_width)
-    yield make(256, 128, in_flight=0)
-    yield make(256, 128, cluster="t")
+        yield make(*main, in_flight=0, out_slots=1)
+        for walk_width in (4, 16):
+            yield make(*main, in_flight=0, walk_width=walk_width)
+        yield make(256, 128, in_flight=0)
+        return
+    few: list[tuple[int, int, Axis]] = [(64, 32, "n"), (64, 64, "n"), (64, 128, "n")] if t <= 64 else []
+    more: list[tuple[int, int, Axis]] = [(128, c, "t") for c in ((40, 64, 80, 128) if t <= 128 else (64, 80, 128, 256))]
+    most: list[tuple[int, int, Axis]] = [(256, c, "t") for c in (64, 80, 128)] if t > 128 else []
+    for (rows, columns, shared), depth in itertools.product(few + more + most, (64, 128)):
+        if product.n % columns == 0 and not (gated and columns < 64):
+            yield make(rows, columns, shared=shared, depth=depth)
 
 
 def compiled(product: Product, t: int, tiles: Tiles | None, spec: Spec = jax.ShapeDtypeStruct) -> Case:
@@ -224,14 +228,15 @@ def sustained(found: list[dict[str, object]]) -> None:
 
 def _short(tiles: Tiles) -> str:
     return (
-        f"{tiles.rows}x{tiles.columns} stages {tiles.stages} shared {tiles.shared} walk {tiles.walk}{tiles.walk_width}"
-        f" cluster {tiles.cluster} in flight {tiles.in_flight}"
+        f"{tiles.rows}x{tiles.columns}x{tiles.depth} stages {tiles.stages} shared {tiles.shared}"
+        f" walk {tiles.walk}{tiles.walk_width} cluster {tiles.cluster} in flight {tiles.in_flight}"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default="check,tiles,rows,dequantise")
+    parser.add_argument("--rows", type=lambda text: [int(t) for t in text.split(",")], default=[2048])
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("JOB_OUT", ".")))
     given = parser.parse_args()
     found: list[dict[str, object]] = []
@@ -240,10 +245,10 @@ def main() -> None:
         if part == "check":
             check(found)
         elif part == "tiles":
-            for product in sorted(PRODUCTS[:1] + PRODUCTS[2:], key=lambda p: -p.k):
-                rates(part, [(product, 2048, tiles) for tiles in (None, *tile_options(product))], found)
+            for product, t in itertools.product(PRODUCTS[:1] + PRODUCTS[2:], given.rows):
+                rates(part, [(product, t, tiles) for tiles in (None, *tile_options(product, t))], found)
         elif part == "rows":
-            for product, t in itertools.product(PRODUCTS, TIMED_ROWS):
+            for product, t in itertools.product(PRODUCTS, given.rows):
                 rates(part, [(product, t, None), (product, t, chosen(product, t))], found)
         elif part == "sustained":
             sustained(found)

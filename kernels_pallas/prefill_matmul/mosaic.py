@@ -86,8 +86,6 @@ def _steps(t: int, n: int, tiles: Tiles) -> tuple[int, int]:
 def _check(t: int, n: int, k: int, tiles: Tiles, epilogue: Epilogue) -> None:
     if t % 64 or n % (tiles.columns * _pair(tiles, "n")) or k % tiles.depth:
         raise NotImplementedError(f"T={t}, N={n}, K={k} cannot be cut by {tiles}; T must be a multiple of 64")
-    if epilogue == "silu_product" and tiles.shared != "t":
-        raise NotImplementedError("silu_product needs gate and up in one warpgroup: tiles.shared must be 't'")
 
 
 def _tiling(columns: int, dtype: DTypeLike) -> tuple[Any, ...]:
@@ -102,6 +100,20 @@ def _out_shape(tiles: Tiles, epilogue: Epilogue) -> tuple[int, int]:
     return tiles.warpgroup_rows, tiles.warpgroup_columns // (2 if epilogue == "silu_product" else 1)
 
 
+def _w_parts(n: int, tiles: Tiles, epilogue: Epilogue) -> list[tuple[int, int, int]]:
+    """The pieces of a tile of w: (row of w from the tile's first one, row in the tile, rows).
+
+    For the SiLU product a warpgroup finds its gate rows and then the up rows of the same channels side by side.
+    """
+    if epilogue != "silu_product":
+        return [(0, 0, tiles.columns)]
+    owners = COMPUTE_WARPGROUPS if tiles.shared == "n" else 1
+    rows = tiles.columns // (2 * owners)
+    return [
+        (owner * rows + kind * n // 2, (2 * owner + kind) * rows, rows) for owner in range(owners) for kind in range(2)
+    ]
+
+
 def _scratch(dtype: DTypeLike, out_dtype: DTypeLike, tiles: Tiles, epilogue: Epilogue) -> dict[str, Any]:
     ring = functools.partial(plgpu.SMEM, dtype=dtype, transforms=_tiling(tiles.depth, dtype))
     rows, columns = _out_shape(tiles, epilogue)
@@ -114,7 +126,7 @@ def _scratch(dtype: DTypeLike, out_dtype: DTypeLike, tiles: Tiles, epilogue: Epi
             out_dtype,
             transforms=_tiling(tiles.out_columns, out_dtype),
         ),
-        "loaded": plgpu.Barrier(num_arrivals=3 if epilogue == "silu_product" else 2, num_barriers=tiles.stages),
+        "loaded": plgpu.Barrier(num_arrivals=1 + len(_w_parts(0, tiles, epilogue)), num_barriers=tiles.stages),
         "released": plgpu.ClusterBarrier(
             collective_axes=("pair",), num_arrivals=COMPUTE_WARPGROUPS, num_barriers=tiles.stages
         )
@@ -155,7 +167,8 @@ def _body(
 
     def load() -> None:
         plgpu.set_max_registers(LOADER_REGISTERS, action="decrease")
-        gated = epilogue == "silu_product"
+        w_parts = _w_parts(w.shape[0], tiles, epilogue)
+        step_n = tiles.columns // (2 if epilogue == "silu_product" else 1)
 
         def load_stage(k: jax.Array, step: jax.Array, at_t: jax.Array, at_n: jax.Array) -> jax.Array:
             slot = lax.rem(step, tiles.stages)
@@ -168,12 +181,10 @@ def _body(
                 x_ring.at[slot],
                 collective_axes="pair" if tiles.cluster == "n" else None,
             )
-            parts = 2 if gated else 1
-            rows = tiles.columns // parts
-            for part in range(parts):
+            for first, at, rows in w_parts:
                 copy(
-                    w.at[pl.ds(at_n * rows + part * (w.shape[0] // 2), rows), at_k],
-                    w_ring.at[slot, pl.ds(part * rows, rows)],
+                    w.at[pl.ds(at_n * step_n + first, rows), at_k],
+                    w_ring.at[slot, pl.ds(at, rows)],
                     collective_axes="pair" if tiles.cluster == "t" else None,
                 )
             return step + 1

@@ -19,8 +19,8 @@ MULTIPROCESSORS = 132
 SHARED_BYTES = 231_000
 """What a block may use of 232,448, less room for barriers and alignment."""
 MAX_STAGES = 8
-SWIZZLE_BYTES = 128
-"""The longest row of a tile in shared memory that the tile copies can swizzle."""
+SWIZZLES_BYTES = (128, 64, 32)
+"""Rows of a tile in shared memory that the tile copies can swizzle."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,10 +66,16 @@ class Tiles:
 
 
 def fitted(rows: int, columns: int, *, gated: bool, out_bytes: int, **chosen: object) -> Tiles:
-    """Tiles with as many stages as shared memory holds beside the pieces of an output of `out_bytes` an element."""
-    given = dataclasses.replace(Tiles(rows=rows, columns=columns), **chosen)  # type: ignore[arg-type]
+    """Tiles with as many stages as shared memory holds beside the pieces of an output of `out_bytes` an element.
+
+    Raises NotImplementedError where the result is too narrow to leave by tile copies.
+    """
+    given = Tiles(rows=rows, columns=columns, **chosen)  # type: ignore[arg-type]
     width = given.warpgroup_columns // (2 if gated else 1)
-    out_columns = next(c for c in (64, 32, 16, 8) if width % c == 0 and c * out_bytes <= SWIZZLE_BYTES)
+    allowed = [c for c in (64, 32, 16, 8) if width % c == 0 and c * out_bytes in SWIZZLES_BYTES]
+    if not allowed:
+        raise NotImplementedError(f"no swizzle for {width} columns of {out_bytes} bytes")
+    out_columns = allowed[0]
     out = 2 * given.out_slots * given.out_rows * out_columns * out_bytes
     stage = (rows + columns) * given.depth * 2
     stages = min(MAX_STAGES, (SHARED_BYTES - out) // stage)
@@ -89,7 +95,10 @@ def tiles_for(t: int, n: int, k: int, *, gated: bool, out_bytes: int) -> Tiles:
 
 def _candidates(gated: bool, out_bytes: int) -> Iterator[Tiles]:
     for rows, columns in ((256, 160), (128, 256), (256, 128), (128, 160), (128, 128), (128, 80), (128, 64), (128, 32)):
-        yield fitted(rows, columns, gated=gated, out_bytes=out_bytes)
+        if not gated or columns % 32 == 0:
+            # Large tiles hide a stage's wait in the other warpgroup's products; releasing it early feeds the loader.
+            in_flight = 0 if rows * columns >= 128 * 256 else 1
+            yield fitted(rows, columns, gated=gated, out_bytes=out_bytes, in_flight=in_flight)
 
 
 def _clocks(t: int, n: int, k: int, tiles: Tiles) -> float:
