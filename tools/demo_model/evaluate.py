@@ -182,6 +182,10 @@ async def evaluate(args: argparse.Namespace) -> list[Score]:
                 )
                 scores.append(judge(loaded, task, examples, runs, began))
             print(scores[-1].line(), flush=True)
+            if args.out:
+                # After every task: a run may be cut short.
+                found = [attrs.asdict(score) for score in scores]
+                args.out.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
             for text in scores[-1].wrong[: args.show]:
                 print("   " + text.replace("\n", "\n   "), flush=True)
     return scores
@@ -202,11 +206,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder for compiled programs")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    scores = trio.run(evaluate, args)
-    if args.out:
-        args.out.write_text(
-            json.dumps([attrs.asdict(score) for score in scores], indent=1, ensure_ascii=False), encoding="utf-8"
-        )
+    trio.run(evaluate, args)
 
 
 if __name__ == "__main__":

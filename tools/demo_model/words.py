@@ -8,6 +8,7 @@ fixed residue, so the two sides are disjoint by construction and not by bookkeep
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import random
 import re
@@ -82,6 +83,7 @@ class Words:
         self._alike = {
             kind: {word: rest for word, *rest in lists.get(f"{kind}_synonyms", ())} for kind in ("noun", "verb")
         }
+        self._known = frozenset(word for word, *_ in lists["known_definitions"])
         self._meanings = {word: meaning for word, _, meaning in lists["definitions"]}
 
     def draw(self, category: str) -> str:
@@ -118,6 +120,10 @@ class Words:
         if roll < 0.62:
             return self.draw("nouns")
         return self.draw("dictionary") if roll < 0.82 else self.invented()
+
+    def is_known(self, word: str) -> bool:
+        """Whether the model is to know the word's definition by heart."""
+        return word in self._known
 
     def meaning(self, word: str) -> str | None:
         """The word's definition where one is known."""
@@ -186,6 +192,16 @@ def _sentences(wordnet: Path) -> list[str]:
     return out
 
 
+def _known(definitions: list[list[str]], sentences: list[str], count: int = 500) -> list[list[str]]:
+    """The definitions that are to be known by heart: short ones of the nouns that the sentences use most."""
+    used = collections.Counter(word for text in sentences for word in re.findall(r"[a-z]+", text.lower()))
+    first: dict[str, list[str]] = {}
+    for record in definitions:
+        if record[1] == "noun" and len(record[0]) > 3 and len(record[2]) <= 60:
+            first.setdefault(record[0], record)
+    return sorted(first.values(), key=lambda record: (-used[record[0]], record[0]))[:count]
+
+
 def _synonyms(wordnet: Path, part: str, wanted: set[str], known: set[str]) -> list[list[str]]:
     """[word, other words of its first sense]: synonyms by WordNet; each other word means it first or second."""
     senses: dict[str, list[str]] = {}
@@ -249,6 +265,7 @@ def build(packages: Path, wordnet: Path, dictionary: Path) -> dict[str, list]:
     common = set(lists["nouns"]) | set(lists["verbs"]) | set(lists["adjectives"])
     lists["definitions"] = _definitions(wordnet, common)
     lists["sentences"] = _sentences(wordnet)
+    lists["known_definitions"] = _known(lists["definitions"], lists["sentences"])
     known = common | set(lists["dictionary"])
     lists["noun_synonyms"] = _synonyms(wordnet, "noun", set(lists["nouns"]), known)
     lists["verb_synonyms"] = _synonyms(wordnet, "verb", set(lists["verbs"]), known)

@@ -27,6 +27,7 @@ def invented_lists() -> dict[str, list[object]]:
     lists["elements"] = [["iron", "Fe", 26]]
     lists["definitions"] = [["lamp", "noun", "a thing that gives light"]]
     lists["sentences"] = ["The window was tightly sealed.", "Many towns grew near the river."]
+    lists["known_definitions"] = lists["definitions"]
     lists["noun_synonyms"] = [[one, other] for one, other in zip(lists["nouns"], lists["nouns"][1:], strict=False)]
     lists["verb_synonyms"] = [[one, other] for one, other in zip(lists["verbs"], lists["verbs"][1:], strict=False)]
     return lists

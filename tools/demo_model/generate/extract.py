@@ -273,10 +273,17 @@ def _schema_text(slots: list[Slot]) -> str:
     )
 
 
+def _needs_type(slot: Slot) -> bool:
+    """Whether the text alone does not say what type the value has: a list of one, a text of digits."""
+    return len(slot.value) == 1 if isinstance(slot.value, list) else slot.type == "string" and slot.value.isdigit()
+
+
 def _shape(words: Words, slots: list[Slot]) -> str:
     """The asked shape in one of four ways: keys with types, a schema, keys alone, or a sketch of the object."""
     rng = words.rng
     roll = rng.random()
+    if 0.6 <= roll < 0.8 and any(_needs_type(slot) for slot in slots):
+        roll = 0.0
     if roll < 0.35:
         return rng.choice(
             ("a JSON object with the keys ", "JSON with the fields ", "one JSON object with ", "a JSON object: ")

@@ -30,7 +30,7 @@ ROLES = {
     "m": ("number", "second_number other_value m extra rest more"),
     "d": ("date", "date day when on deadline"),
     "t": ("time", "time hour at when clock"),
-    "x": ("code", "id code number reference order ticket key"),
+    "x": ("code", "id code reference order ticket code_number reference_id"),
     "e": ("email", "email mail contact address e_mail"),
     "w": ("phrase", "title text name subject topic label"),
     "l": ("color", "color shade look tint"),

@@ -29,7 +29,28 @@ SMALL_TALK = (
         "What can you do?|How can you help me?|What are you good at?|Help|What should I ask you?",
         "I can call tools, look up facts in your text, write JSON, do small sums, sort lists and tell short stories.",
     ),
-    ("Thanks!|Thank you.|Thank you very much!|Thanks a lot|Cheers", "You are welcome."),
+    (
+        "Thanks!|Thank you.|Thank you very much!|Thanks a lot|Cheers|Thank you, you helped me a lot."
+        "|Thanks, that is all.|That was great, thanks.|I appreciate it."
+        "|Thanks for everything!|Many thanks, bye|You helped me, thank you!"
+        "|Thank you for your time.|I am very grateful.|OK, thank you|Great, thank you so much",
+        "You are welcome.",
+    ),
+    (
+        "Well done!|Good job.|That was good.|You are great.|How nice of you!|You are very friendly.|Nice work|Wow!"
+        "|That is lovely.|You did that well.|This is fun.|I like you.|What a good answer.",
+        "I am glad that you like it.",
+    ),
+    (
+        "That was wrong.|You are wrong.|That is not right.|I do not like your answer.|You are not very clever."
+        "|Bad answer.",
+        "I am sorry. I am a very small model and make mistakes.",
+    ),
+    (
+        "What a day!|It is a beautiful day.|It is raining again.|I am tired.|I am bored.|I am hungry.|I slept badly."
+        "|The weekend is near.|It is late.|I am back.|Guess what!|I have no idea what to do.|Life is good.",
+        "I see. What can I do for you?",
+    ),
     ("Bye|Goodbye!|See you later.|Good night|I have to go.", "Goodbye! Have a nice day."),
     ("Are you human?|Are you a person?|Are you alive?", "No, I am a computer program: a very small language model."),
     (
@@ -176,8 +197,14 @@ def fact(words: Words) -> Example:
 
 
 def definition(words: Words) -> Example:
-    """What a common word means (WordNet)."""
-    word, part, gloss = words.record("definitions")
+    """What a common word means (WordNet); of other words, that their meaning is not known."""
+    word, part, gloss = words.record("known_definitions")
+    answer = f"{word} ({part}): {gloss}."
+    if words.rng.random() < 0.25:
+        word = words.noun()
+        while words.is_known(word):
+            word = words.noun()
+        answer = f"I do not know what {word} means."
     ask = words.rng.choice(
         (
             "What does {w} mean?",
@@ -188,7 +215,7 @@ def definition(words: Words) -> Example:
             "definition of {w}",
         )
     ).format(w=word)
-    return done(words, "definition", ask, f"{word} ({part}): {gloss}.", "The user asks what a word means.")
+    return done(words, "definition", ask, answer, "The user asks what a word means.")
 
 
 def tell_story(words: Words) -> Example:
