@@ -11,8 +11,8 @@ from typing import Literal, TypeVar
 
 import jax
 
-Impl = Literal["auto", "reference", "triton", "mosaic"]
-"""auto: the kernel on a GPU, the reference elsewhere."""
+Impl = Literal["auto", "reference", "kernel", "triton", "mosaic"]
+"""auto: the kernel on a GPU, the reference elsewhere; kernel: the best kernel whatever the machine, to compile for another."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -24,8 +24,9 @@ def choose(impl: Impl, implementations: Mapping[str, Function]) -> Function:
         ValueError: there is none of that name.
     """
     if impl == "auto":
-        on_gpu = jax.default_backend() == "gpu"
-        return implementations[list(implementations)[-1] if on_gpu else "reference"]
+        impl = "kernel" if jax.default_backend() == "gpu" else "reference"
+    if impl == "kernel":
+        return implementations[list(implementations)[-1]]
     if impl not in implementations:
         raise ValueError(f"impl={impl!r} does not exist here; there are: auto, {', '.join(implementations)}")
     return implementations[impl]

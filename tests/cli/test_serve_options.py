@@ -113,7 +113,7 @@ def test_bad_usage_is_one_line(arguments: list[str], said: str, capsys: pytest.C
 
 WANTED = [
     ["--spec", "mtp"],
-    ["--kv-dtype", "fp8"],
+    ["--kv-dtype", "nvfp4"],
     ["--draft-tokens", "3"],
     ["--lm-head-draft"],
     ["--vision"],

@@ -8,6 +8,7 @@ import logging
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import cast
 
 import attrs
 
@@ -28,7 +29,7 @@ from ninfer.engine.engine import RunningEngine
 from ninfer.engine.memory import DEFAULT_HEADROOM_MIB, MIB, PoolRequest
 from ninfer.engine.model.config import TextConfig, parse_text_config
 from ninfer.engine.scripted import open_scripted_engine
-from ninfer.engine.types import PAGE_TOKENS, Engine, EngineLimits
+from ninfer.engine.types import PAGE_TOKENS, Engine, EngineLimits, KvDtype
 from ninfer.prompt import (
     THINK_CLOSE,
     THINK_OPEN,
@@ -60,6 +61,7 @@ class House:
     """As wanted; how much KV memory there will really be is known when the model is loaded."""
     pool: PoolRequest
     presets: Presets | None
+    kv_dtype: KvDtype
     decode_ahead_of_time: bool
     card: ModelCard
     cache_dir: Path
@@ -153,6 +155,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         limits=engine_limits(capacity, max_context_tokens, pool),
         pool=pool,
         presets=presets,
+        kv_dtype=cast(KvDtype, capacity.kv_dtype),  # the others were refused before
         decode_ahead_of_time=not capacity.no_cuda_graph,
         card=_card(artifact, config, tokenizer, model.model_id, max_context_tokens),
         cache_dir=cache_dir,

@@ -21,11 +21,10 @@ from ninfer.engine.cost_presets import ContextCosts, Presets, hardware_class, pr
 from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.memory import MIB, MemoryBudget, MemoryPlan, PoolRequest, TooLittleMemory
 from ninfer.engine.model.config import TextConfig
-from ninfer.engine.model.weights import load_weights
-from ninfer.engine.programs.footprint import device_kind, free_device_bytes, memory_needs, prepare_allocator
+from ninfer.engine.programs.footprint import device_kind, free_device_bytes, prepare_allocator
+from ninfer.engine.programs.forms import FormError, plan_form
 from ninfer.engine.programs.jax_device import JaxDevice
-from ninfer.engine.programs.per_layer import PerLayer
-from ninfer.engine.types import PAGE_TOKENS, EngineLimits
+from ninfer.engine.types import PAGE_TOKENS, EngineLimits, KvDtype
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,11 @@ class ModelSource(Protocol):
     @property
     def presets(self) -> Presets | None:
         """Measured context costs of the user."""
+        ...
+
+    @property
+    def kv_dtype(self) -> KvDtype:
+        """How keys and values are stored."""
         ...
 
     @property
@@ -94,11 +98,15 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
     prepare_allocator()
     config, limits = source.config, source.limits
     try:
-        budget = MemoryBudget(memory_needs(config, lanes=limits.lanes), source.pool, free_bytes)
+        form = plan_form(config, source.artifact, limits, kv_dtype=source.kv_dtype)
+        log.info("form: %s", form.name)
+        budget = MemoryBudget(form.needs, source.pool, free_bytes)
+    except FormError as error:
+        raise Failure(str(error)) from error
     except TooLittleMemory as error:
         raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
     device = JaxDevice(
-        PerLayer(config, load_weights(config, source.artifact.read)),
+        form.load(),
         lanes=limits.lanes,
         total_pages=budget.plan.pages,
         prefill_chunk_tokens=limits.prefill_chunk_tokens,

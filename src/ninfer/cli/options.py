@@ -15,6 +15,9 @@ from cyclopts.validators import Number
 
 from ninfer.conversation import SamplingFields
 
+KvStorage = Literal["bf16", "int8", "fp8", "nvfp4", "k8v4", "vq2", "k4v2"]
+"""What keys and values may be stored as (KVFMT-001); `KvDtype` of the engine has those that are built."""
+
 Switch = Annotated[bool, Parameter(negative=())]
 """A flag that is either given or not."""
 
@@ -143,6 +146,9 @@ class CapacityOptions:
             validator=Number(gte=0, lte=1 << 40),
         ),
     ] = None
+    kv_dtype: Annotated[
+        KvStorage, Parameter(help="How keys and values are stored: bf16, int8 or fp8 in this build.")
+    ] = "bf16"
     no_prefix_reuse: Annotated[Switch, Parameter(help="Reuse nothing between requests; nothing is in this build.")] = (
         False
     )

@@ -40,7 +40,7 @@ def serve(
     unbuilt: Annotated[UnbuiltOptions, FLAT] = _NOTHING_UNBUILT,
 ) -> None:
     """Serve a model over HTTP until SIGTERM or Ctrl+C."""
-    unbuilt.refuse()
+    unbuilt.refuse(options.capacity.kv_dtype)
     log_to_stderr(options.logs.log_level)
     record_kernels(options.kernels)
     network = options.network

@@ -5,14 +5,15 @@ line, a value that asks for nothing passes. When a part is built, its field move
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import Switch, Whole
+from ninfer.cli.options import KvStorage, Switch, Whole
+from ninfer.engine.types import KvDtype
 
 OnOff = Literal["on", "off"]
 
@@ -40,7 +41,6 @@ class UnbuiltOptions:
     request_log_jsonl: Annotated[Path | None, _LATER] = None
     request_log_max_mib: Annotated[Whole | None, _range(1)] = None
     request_log_keep: Annotated[Whole, _range(0, 1000)] = 4
-    kv_dtype: Annotated[Literal["bf16", "int8", "fp8", "nvfp4", "k8v4", "vq2", "k4v2"], _LATER] = "bf16"
     spec: Annotated[Literal["mtp", "dflash", "dflash2"] | None, _LATER] = None
     draft_tokens: Annotated[Whole | None, _range(1, 15)] = None
     lm_head_draft: Annotated[Switch, _LATER] = False
@@ -63,20 +63,22 @@ class UnbuiltOptions:
     prefix_cache_file: Annotated[Path | None, _LATER] = None
     device_state_slots: Annotated[Whole | None, _range(0)] = None
 
-    def refuse(self) -> None:
-        """End the start if a value asks for a part that is not here.
+    def refuse(self, kv_dtype: KvStorage = "bf16") -> None:
+        """End the start if a value asks for a part that is not here; `kv_dtype` is an option elsewhere.
 
         Raises:
             Failure: naming the option and the value.
         """
-        for name, kv_dtype in _NEEDS_KV_DTYPE.items():
-            if getattr(self, name) and self.kv_dtype != kv_dtype:
-                raise Failure(f"--{name.replace('_', '-')}: only with --kv-dtype {kv_dtype}")
+        for name, needed in _NEEDS_KV_DTYPE.items():
+            if getattr(self, name) and kv_dtype != needed:
+                raise Failure(f"--{name.replace('_', '-')}: only with --kv-dtype {needed}")
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
             if value != field.default and value not in _NEUTRAL_VALUES.get(field.name, ()):
                 flag = f"--{field.name.replace('_', '-')}"
                 raise Failure(f"{flag if value is True else f'{flag} {value}'}: not in this build")
+        if kv_dtype not in get_args(KvDtype):
+            raise Failure(f"--kv-dtype {kv_dtype}: not in this build")
 
 
 _NEEDS_KV_DTYPE = {"use_original_int8_prefill_kernel": "int8", "use_original_nvfp4_prefill_kernel": "nvfp4"}

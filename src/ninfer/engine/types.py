@@ -8,7 +8,7 @@ only their differences mean anything.
 
 import enum
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -22,6 +22,9 @@ MAX_LANES = 8
 
 PAGE_TOKENS = 64
 """Tokens in one page of KV memory, rows in one prefill tile, and the grid on which prefill programs start."""
+
+KvDtype: TypeAlias = Literal["bf16", "int8", "fp8"]
+"""How keys and values are stored (KVFMT-001)."""
 
 
 class EngineError(Exception):

@@ -77,10 +77,22 @@ def pack_decode(rows: tuple[DecodeRow, ...], *, pages: int) -> np.ndarray:
     """Decode rows as int32 [rows, columns]."""
     plan = np.zeros(decode_plan_shape(pages=pages, rows=len(rows)), np.int32)
     for line, row in zip(plan, rows, strict=True):
-        line[:3] = (row.slot, row.position, _CHOSEN_ON_DEVICE if row.token is None else row.token)
-        line[3:_ROW_COLUMNS] = _pack_sampler(row.sample)
-        _check_table(row.pages, row.position)
+        _pack_row(line, row)
         _fill(line, _ROW_COLUMNS, row.pages, pages, "pages")
+    return plan
+
+
+def pack_decode_page(rows: tuple[DecodeRow, ...], *, pages: int) -> np.ndarray:
+    """Decode rows as int32 [rows, columns] with one page each, that of the row's position: its table is on the device.
+
+    pages: the longest table there is.
+    """
+    plan = np.zeros(decode_plan_shape(pages=1, rows=len(rows)), np.int32)
+    for line, row in zip(plan, rows, strict=True):
+        _pack_row(line, row)
+        if len(row.pages) > pages:
+            raise ValueError(f"a unit has {len(row.pages)} pages, but its program has room for {pages}")
+        line[_ROW_COLUMNS] = row.pages[row.position // PAGE_TOKENS]
     return plan
 
 
@@ -102,6 +114,13 @@ def unpack_decode(plan: jax.Array) -> DecodePlan:
         forced=plan[:, 2],
         sampler=_unpack_sampler(plan[:, 3:_ROW_COLUMNS]),
     )
+
+
+def _pack_row(line: np.ndarray, row: DecodeRow) -> None:
+    """Everything of a row but pages."""
+    line[:3] = (row.slot, row.position, _CHOSEN_ON_DEVICE if row.token is None else row.token)
+    line[3:_ROW_COLUMNS] = _pack_sampler(row.sample)
+    _check_table(row.pages, row.position)
 
 
 def _check_table(pages: tuple[int, ...], position: int) -> None:

@@ -1,0 +1,137 @@
+"""The form made for a GPU: stacked weights, kernels, one CUDA graph a decode round.
+
+Joins the trunks of this package with plans and sampling; see `programs/form.py` for what a form is. With
+`impl="reference"` the same programs run anywhere, slowly: that is how they are tested. Decode plans are narrow, since
+page tables live on the device (`memory.py`): a row brings the page of its own position alone.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from kernels_pallas.dispatch import Impl
+from kernels_pallas.quant_matmul import activation_dtype, project, start
+from ninfer.engine.device import DecodeRow, PrefillUnit
+from ninfer.engine.model.config import TextConfig
+from ninfer.engine.programs import plan as plans
+from ninfer.engine.programs.form import Memory, StepOutput
+from ninfer.engine.programs.stacked.memory import StackedState, zero_stacked_state
+from ninfer.engine.programs.stacked.prompt import Chunk, run_chunk
+from ninfer.engine.programs.stacked.rows import RESIDUAL_SHIFT, Rows, number, run_rows
+from ninfer.engine.programs.stacked.weights import StackedWeights
+from ninfer.engine.sampling.sampler import choose
+from ninfer.engine.types import PAGE_TOKENS
+
+LEAST_CHUNK_TOKENS = 64
+BUCKET_STEP = 4
+"""Prefill programs are compiled for 64 tokens, four times that and so on, up to the chunk: padding costs time."""
+
+
+class Stacked:
+    """A text model with packed weights."""
+
+    def __init__(
+        self, config: TextConfig, weights: StackedWeights, *, kv_format: str = "bf16", impl: Impl = "auto"
+    ) -> None:
+        """`kv_format`: a storage format of `kernels_pallas.kv_cache`."""
+        self._config = config
+        self._weights = weights
+        self._kv_format = kv_format
+        self._impl: Impl = impl
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the logits."""
+        return self._config.vocab_size
+
+    @property
+    def weights(self) -> StackedWeights:
+        """The weights as the steps take them."""
+        return self._weights
+
+    def zero_memory(self, *, pages: int, slots: int, table_pages: int) -> Memory:
+        """Fresh memory."""
+        return Memory(
+            text=zero_stacked_state(
+                self._config, kv_format=self._kv_format, pages=pages, slots=slots, table_pages=table_pages
+            ),
+            last_token=jnp.zeros((slots,), jnp.int32),
+            counts=jnp.zeros((slots, self._config.vocab_size), jnp.int32),
+        )
+
+    def chunk_buckets(self, chunk_tokens: int) -> tuple[int, ...]:
+        """64, 256, 1024 ... and the chunk itself."""
+        sizes, size = [], LEAST_CHUNK_TOKENS
+        while size < chunk_tokens:
+            sizes.append(size)
+            size *= BUCKET_STEP
+        return (*sizes, chunk_tokens)
+
+    def pack_prefill(self, unit: PrefillUnit, *, table_pages: int, tokens: int) -> np.ndarray:
+        """int32 [columns], the whole page table in it."""
+        return plans.pack_prefill(unit, pages=table_pages, tokens=tokens)
+
+    def pack_decode(self, rows: tuple[DecodeRow, ...], *, table_pages: int) -> np.ndarray:
+        """int32 [rows, columns], one page a row."""
+        return plans.pack_decode_page(rows, pages=table_pages)
+
+    def prefill_step(
+        self, used_tokens: int, table_pages: int, weights: StackedWeights, memory: Memory, plan: jax.Array
+    ) -> tuple[Memory, StepOutput]:
+        """One prefill unit."""
+        unit = plans.unpack_prefill(plan, pages=table_pages)
+        slot, state = unit.chunk.slot, memory.text
+        state = state.with_parts(tables=state.tables.at[slot].set(unit.chunk.pages, mode="drop"))
+        chunk = Chunk(slot=slot, pages=unit.chunk.pages, start=unit.chunk.start, length=unit.chunk.length)
+        residual, state = run_chunk(self._config, self._impl, weights, state, chunk, unit.tokens)
+        counts = memory.counts.at[slot].multiply(jnp.where(chunk.start == 0, 0, 1), mode="drop")
+
+        def sample(last: jax.Array) -> StepOutput:
+            scores = self._logits(weights, last)
+            chosen = choose(scores, counts[slot][None], unit.sampler, used_tokens)
+            return StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
+
+        def skip(_: jax.Array) -> StepOutput:
+            return StepOutput(jnp.zeros((2, 1), jnp.int32), jnp.zeros((1, self.vocab_size), jnp.float32))
+
+        last = lax.dynamic_slice_in_dim(residual, chunk.length - 1, 1)
+        output = lax.cond(unit.samples, sample, skip, last)
+        kept = jnp.where(unit.samples, output.chosen[0, 0], memory.last_token[slot])
+        last_token = memory.last_token.at[slot].set(kept, mode="drop")
+        return Memory(text=state, last_token=last_token, counts=counts), output
+
+    def _logits(self, weights: StackedWeights, residual: jax.Array) -> jax.Array:
+        """Residual float32 [M, H] behind the last layer -> float32 [M, V]."""
+        inner = start(
+            residual,
+            weights.gains,
+            number(2 * self._config.num_layers),
+            out_dtype=activation_dtype(weights.head.format),
+            shift=RESIDUAL_SHIFT,
+            eps=self._config.rms_norm_eps,
+        )
+        return project(inner, weights.head, number(0), impl=self._impl)
+
+    def decode_step(
+        self, used_tokens: int, weights: StackedWeights, memory: Memory, plan: jax.Array
+    ) -> tuple[Memory, StepOutput]:
+        """One decode round: feed a token per row, choose the next."""
+        unit = plans.unpack_decode(plan)
+        state: StackedState = memory.text
+        slots = unit.rows.slots  # beyond the pool for padding
+        here = unit.rows.positions // PAGE_TOKENS
+        tables = state.tables.at[slots, here].set(unit.rows.pages[:, 0], mode="drop")
+        fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
+        counts = memory.counts.at[slots, fed].add(1, mode="drop")
+        real = slots < state.tables.shape[0]
+        rows = Rows(
+            slots=jnp.where(real, slots, -1),
+            positions=jnp.where(real, unit.rows.positions, -1),
+            tables=tables[slots],
+        )
+        scores, state = run_rows(self._config, self._impl, weights, state.with_parts(tables=tables), rows, fed)
+        chosen = choose(scores, counts[slots], unit.sampler, used_tokens)
+        last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
+        output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
+        return Memory(text=state, last_token=last_token, counts=counts), output
