@@ -58,9 +58,8 @@ def main() -> int:
     pages = -(-(64 + arguments.steps) // PAGE_TOKENS)
     failed = 0
     for recipe in arguments.recipe.split(","):
-        form = Stacked(
-            config, random_stacked(config, lambda name, recipe=recipe: recipe), kv_format=arguments.kv_format
-        )
+        weights = random_stacked(config, dict.fromkeys(matrix_shapes(config), recipe).__getitem__)
+        form = Stacked(config, weights, kv_format=arguments.kv_format)
         device = JaxDevice(
             form,
             lanes=LANES,
