@@ -4,6 +4,7 @@ The programs are those that `serve` runs with the same recipe. Shares are of wha
 plain product, measured in the same run. Status 0: everything was measured, whatever it came to.
 """
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,13 +93,13 @@ def bench(*, options: Annotated[BenchOptions, Parameter(name="*")] = BenchOption
         # Imported here, so that `--help`, bad usage and `--show` need no accelerator library.
         from ninfer.cli.bench_run import run_bench
 
-        command = " ".join(["python -m ninfer", *sys.argv[1:]])
+        command = shlex.join(["python", "-m", "ninfer", *sys.argv[1:]])
         report = run_bench(options, command, Console(stderr=True))
         if options.json is not None:
             write_report(options.json, report)
-    print("\n".join(report_lines(report)))
     if options.chart is not None:
         draw_chart(options.chart, report)
+    print("\n".join(report_lines(report)))
 
 
 def _check(options: BenchOptions) -> None:
