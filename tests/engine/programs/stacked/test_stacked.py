@@ -1,9 +1,11 @@
 """The stacked form against the per-layer form on the same numbers: prompts, rounds, chunk sizes, batches."""
 
+import attrs
 import jax
 import numpy as np
 import pytest
 
+from ninfer.engine.model.config import TextConfig
 from ninfer.engine.programs import JaxDevice, PerLayer
 from ninfer.engine.programs.stacked import Stacked
 from ninfer.engine.programs.stacked.random import random_stacked
@@ -11,6 +13,7 @@ from tests.engine.programs.drive import GREEDY, Lane, decode, pages_for
 from tests.engine.programs.stacked.models import SMALL, per_layer
 
 LANES, POOL_PAGES = 3, 16
+SMALLEST = attrs.evolve(SMALL, layer_types=SMALL.layer_types[:2])
 PROMPTS = tuple(
     tuple(int(t) for t in np.random.default_rng(n).integers(0, 512, size)) for n, size in enumerate((9, 150))
 )
@@ -20,21 +23,21 @@ PROMPTS = tuple(
 TOLERANCE = {"bf16": 0.1, "fp8_row": 0.02, "int8_g32": 0.02, "q4_g64": 0.02, "q6_g64": 0.02, "nvfp4": 0.02}
 
 
-def made(form: PerLayer | Stacked) -> JaxDevice:
-    device = JaxDevice(form, lanes=LANES, total_pages=POOL_PAGES, prefill_chunk_tokens=128, max_context_tokens=320)
+def made(form: PerLayer | Stacked, lanes: int) -> JaxDevice:
+    device = JaxDevice(form, lanes=lanes, total_pages=POOL_PAGES, prefill_chunk_tokens=128, max_context_tokens=320)
     device.prepare()
     return device
 
 
-def both(formats: str, kv_format: str) -> tuple[JaxDevice, JaxDevice]:
-    weights = random_stacked(SMALL, lambda name: formats)
-    stacked = made(Stacked(SMALL, weights, kv_format=kv_format, impl="reference"))
-    return stacked, made(PerLayer(SMALL, per_layer(SMALL, weights)))
+def both(config: TextConfig, formats: str, kv_format: str, lanes: int) -> tuple[JaxDevice, JaxDevice]:
+    weights = random_stacked(config, lambda name: formats)
+    stacked = made(Stacked(config, weights, kv_format=kv_format, impl="reference"), lanes)
+    return stacked, made(PerLayer(config, per_layer(config, weights)), lanes)
 
 
 @pytest.fixture(scope="module")
 def devices() -> tuple[JaxDevice, JaxDevice]:
-    return both("int8_g32", "fp32")
+    return both(SMALL, "int8_g32", "fp32", LANES)
 
 
 def lane(device: JaxDevice, index: int, slot: int = 0, first_page: int = 0) -> Lane:
@@ -68,7 +71,7 @@ def test_logits_are_those_of_the_per_layer_form(devices: tuple[JaxDevice, JaxDev
     [("bf16", "bf16"), ("fp8_row", "fp8"), ("q4_g64", "int8"), ("nvfp4", "bf16"), ("q6_g64", "fp32")],
 )
 def test_every_format(formats: str, kv_format: str) -> None:
-    ours, theirs = (forced_logits(device, 1, (5, 6, 7, 8)) for device in both(formats, kv_format))
+    ours, theirs = (forced_logits(device, 1, (5, 6, 7, 8)) for device in both(SMALLEST, formats, kv_format, 1))
     stored = {"fp32": 0.0, "bf16": 0.05, "fp8": 0.3, "int8": 0.1}[kv_format]
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE[formats] + stored)
 
