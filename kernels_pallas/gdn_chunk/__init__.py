@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.gdn_chunk.reference import CHUNK_TOKENS, gdn_chunk_reference
+from kernels_pallas.gdn_chunk.triton import gdn_chunk_triton
 from kernels_pallas.gdn_step.state import GdnState, GdnWeights, sizes_of
 
 __all__ = ["CHUNK_TOKENS", "gdn_chunk"]
@@ -62,7 +63,7 @@ def gdn_chunk(
         raise ValueError(
             f"mixed and z have {mixed.shape[-1]} and {z.shape[-1]} columns, not {sizes.channels} and {sizes.values}"
         )
-    chunk = choose(impl, {"reference": gdn_chunk_reference})
+    chunk = choose(impl, {"reference": gdn_chunk_reference, "triton": gdn_chunk_triton})
     return chunk(
         mixed, z, a, b, state, weights, layer, slot, start, count, eps=eps, out_dtype=jnp.dtype(out_dtype)
     )  # fmt: skip

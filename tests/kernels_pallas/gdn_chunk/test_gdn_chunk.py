@@ -9,8 +9,11 @@ import pytest
 
 from kernels_pallas.gdn_chunk import gdn_chunk
 from kernels_pallas.gdn_chunk.reference import gdn_chunk_reference
+from kernels_pallas.gdn_chunk.specs import chunk_specs
+from kernels_pallas.gdn_chunk.triton import gdn_chunk_triton
 from kernels_pallas.gdn_step import GdnState
 from kernels_pallas.gdn_step.reference import gdn_step_reference
+from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
 from ninfer.engine.model import delta_net
 from tests.kernels_pallas.gdn_step.cases import (
     EPS,
@@ -24,8 +27,11 @@ from tests.kernels_pallas.gdn_step.cases import (
     random_weights,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*Triton backend.*:DeprecationWarning")
+
 LAYER, SLOT, TOKENS = 1, 2, 192
 reference = jax.jit(functools.partial(gdn_chunk_reference, eps=EPS, out_dtype=jnp.dtype("float32")))
+kernel = jax.jit(functools.partial(gdn_chunk_triton, eps=EPS, out_dtype=jnp.dtype("float32"), interpret=True))
 step = jax.jit(functools.partial(gdn_step_reference, eps=EPS, out_dtype=jnp.dtype("float32")))
 
 
@@ -41,10 +47,13 @@ def prompt(seed: int = 3, tokens: int = TOKENS) -> tuple[jax.Array, jax.Array, j
     return projected[:, : TINY.channels], projected[:, TINY.channels :], a, b
 
 
-def run(state: GdnState, at: int, tokens: int, count: int) -> tuple[jax.Array, GdnState]:
+def run(state: GdnState, at: int, tokens: int, count: int, form=reference) -> tuple[jax.Array, GdnState]:  # type: ignore[no-untyped-def]
     """`count` tokens of the prompt from `at` on, in a call for `tokens`."""
     part = tuple(jnp.pad(array, ((0, TOKENS), (0, 0)), constant_values=7.0)[at : at + tokens] for array in prompt())
-    return reference(*part, state, random_weights(0), ints(LAYER), ints(SLOT), ints(at), ints(count))
+    result: tuple[jax.Array, GdnState] = form(
+        *part, state, random_weights(0), ints(LAYER), ints(SLOT), ints(at), ints(count)
+    )
+    return result
 
 
 @jax.jit
@@ -104,9 +113,46 @@ def test_other_slots_and_layers_stay() -> None:
         assert same.tolist() == [[True, True, True], [True, True, False]]
 
 
+@pytest.mark.parametrize("count", [1, 150])
+def test_the_kernel_is_the_reference(count: int) -> None:
+    """Queries, keys and values are float16 in the kernel: half a thousandth of the largest value."""
+    (expected, state), (got, after) = (run(random_state(1), 0, TOKENS, count, form) for form in (reference, kernel))
+    assert float(jnp.sqrt(jnp.mean((got - expected) ** 2) / jnp.mean(expected**2))) < 2e-3
+    assert not np.asarray(got[count:]).any()
+    np.testing.assert_allclose(after.recurrent, state.recurrent, atol=3e-3)
+    np.testing.assert_array_equal(after.conv, state.conv)
+
+
+def test_cuts_on_the_grid_do_not_show_in_the_kernel() -> None:
+    whole, end = run(random_state(1), 0, TOKENS, 150, kernel)
+    first, middle = run(random_state(1), 0, 64, 64, kernel)
+    second, last = run(middle, 64, 128, 86, kernel)
+    np.testing.assert_array_equal(jnp.concatenate([first, second]), whole)
+    for left, right in zip(jax.tree.leaves(last), jax.tree.leaves(end), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def on_the_27b(*arguments: object) -> object:
+    return gdn_chunk(*arguments, eps=EPS, out_dtype="float16", impl="triton")  # type: ignore[arg-type]
+
+
+def test_five_launches() -> None:
+    launched = count_kernels(lower_for_cuda(on_the_27b, *chunk_specs(8192)))
+    assert launched == {"gdn_convolve": 2, "gdn_prepare": 1, "gdn_scan": 1, "gdn_finish": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(missing_plugin() is not None, reason=str(missing_plugin()))
+def test_the_state_is_changed_in_place() -> None:
+    target, specs = Target(), chunk_specs(512)
+    compiled = target.compile(jax.jit(on_the_27b, donate_argnums=4), *target.like(specs))
+    assert alias_bytes(compiled) == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(specs[4]))
+    assert temp_bytes(compiled) < 32 << 20
+
+
 def test_what_does_not_exist_is_refused() -> None:
     arguments = (random_state(1), random_weights(0), ints(0), ints(0), ints(0), ints(1))
-    with pytest.raises(ValueError, match="there are: auto, reference"):
+    with pytest.raises(ValueError, match="there are: auto, reference, triton"):
         gdn_chunk(*prompt(), *arguments, eps=EPS, out_dtype="float16", impl="mosaic")
     with pytest.raises(ValueError, match="multiple of 64"):
         gdn_chunk(*(part[1:] for part in prompt()), *arguments, eps=EPS, out_dtype="float16")
