@@ -3,7 +3,7 @@
 The two serving forms walk over pages of `PAGE_TOKENS` keys in order with an online softmax. A page without a visible
 key changes nothing, not a bit, so the number of pages walked may follow the longest lane. Keys in the pool are normed
 and rotated, values raw. Symbols: R rows, T tokens, kv key-value heads, g query heads per kv head, d head width,
-P pages of a lane's table.
+P pages of a lane's table, n of them in one turn.
 """
 
 from typing import NamedTuple
@@ -22,6 +22,9 @@ from ninfer.engine.types import PAGE_TOKENS
 
 _HIDDEN = -1e30
 """Score of a key that the query must not see. Finite: the difference of two such scores is 0, not NaN."""
+
+_PAGES_AT_ONCE = 2
+"""Pages of a decode row in one turn: more of them are fewer turns, and more keys read behind the last token."""
 
 
 class Projected(NamedTuple):
@@ -133,25 +136,33 @@ def attend_rows(
     """One query per lane against that lane's pages, its own key included.
 
     query [R, kv, g, d]; keys and values [pool, 64, kv, d]; pages int32 [R, P]; positions int32 [R]. Returns
-    [R, kv, g, d]. A row's bits depend on its own keys alone: sums are trees and foreign pages are exact no-ops.
+    [R, kv, g, d]. A row's bits depend on its own keys alone: each product belongs to one row and one page, sums over
+    them are trees, and pages behind the last token are exact no-ops.
     """
 
-    def page(number: jax.Array, state: _Softmax) -> _Softmax:
-        own = pages[:, number]
-        seen = number * PAGE_TOKENS + jnp.arange(PAGE_TOKENS)
-        visible = seen[None, :] <= positions[:, None]  # [R, 64]
-        key, value = keys[own].astype(jnp.float32), values[own].astype(jnp.float32)  # [R, 64, kv, d]
-        key, value = key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
-        scores = tree_sum(query[:, :, :, None, :] * key[:, :, None, :, :])  # [R, kv, g, 64]
-        scores = jnp.where(visible[:, None, None, :], scores, _HIDDEN)
-        best = jnp.maximum(state.best, jnp.max(scores, axis=-1))
-        shares = jnp.where(visible[:, None, None, :], exp(scores - best[..., None]), 0.0)
-        value = jnp.where(visible[:, None, :, None], value, 0.0)
-        mixed = tree_sum(shares[..., None] * value[:, :, None, :, :], axis=-2)
-        return state.moved(best, tree_sum(shares), mixed)
+    rows, groups, group, width = query.shape
+    table = jnp.pad(pages, ((0, 0), (0, -pages.shape[1] % _PAGES_AT_ONCE)))
+    # A product for each row, page and head: [g, d] x [d, 64], then [g, 64] x [64, d], however many rows there are.
+    asked = jnp.broadcast_to(query.astype(jnp.float32)[:, None], (rows, _PAGES_AT_ONCE, groups, group, width))
 
-    walked = jnp.max(positions) // PAGE_TOKENS + 1
-    done: _Softmax = lax.fori_loop(0, walked, page, _Softmax.start(query.shape[:-1], query.shape[-1]))
+    def turn(number: jax.Array, state: _Softmax) -> _Softmax:
+        own = lax.dynamic_slice_in_dim(table, number * _PAGES_AT_ONCE, _PAGES_AT_ONCE, axis=1)
+        first = number * _PAGES_AT_ONCE * PAGE_TOKENS
+        seen = first + jnp.arange(_PAGES_AT_ONCE * PAGE_TOKENS).reshape(_PAGES_AT_ONCE, PAGE_TOKENS)
+        visible = seen <= positions[:, None, None]  # [R, n, 64]
+        key = keys[own].astype(jnp.float32).transpose(0, 1, 3, 2, 4)  # [R, n, kv, 64, d]
+        value = values[own].astype(jnp.float32).transpose(0, 1, 3, 2, 4)
+        scores = jnp.einsum("rnkgd,rnkcd->rnkgc", asked, key)
+        shown = visible[:, :, None, None, :]
+        scores = jnp.where(shown, scores, _HIDDEN)
+        best = jnp.maximum(state.best, jnp.max(scores, axis=(1, 4)))
+        shares = jnp.where(shown, exp(scores - best[:, None, :, :, None]), 0.0)
+        value = jnp.where(visible[:, :, None, :, None], value, 0.0)
+        mixed = jnp.einsum("rnkgc,rnkcd->rnkgd", shares, value)
+        return state.moved(best, tree_sum(tree_sum(shares), axis=1), tree_sum(mixed, axis=1))
+
+    walked = jnp.max(positions) // (_PAGES_AT_ONCE * PAGE_TOKENS) + 1
+    done: _Softmax = lax.fori_loop(0, walked, turn, _Softmax.start(query.shape[:-1], query.shape[-1]))
     return done.result()
 
 

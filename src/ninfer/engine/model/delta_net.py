@@ -100,11 +100,14 @@ def recurrent_step(
     state: jax.Array, heads: Heads, log_decay: jax.Array, beta: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """One token per lane: state [R, Hv, dk, dv], heads and gates of [R] rows -> output [R, Hv, dv], new state."""
-    key = heads.key[..., None]
-    state = rounded(state * exp(log_decay)[..., None, None])
-    change = beta[..., None] * (heads.value - tree_sum(state * key, axis=-2))
-    state = state + rounded(key * change[..., None, :])
-    return tree_sum(state * heads.query[..., None], axis=-2), state
+    decay = exp(log_decay)
+    # What key and query find in the old state, in one product per row and head: S'^T q = exp(g) S^T q + (k . q) u.
+    found = jnp.einsum("...nk,...kv->...nv", jnp.stack([heads.key, heads.query], axis=-2), state)
+    found = rounded(found * decay[..., None, None])
+    change = rounded(beta[..., None] * (heads.value - found[..., 0, :]))
+    overlap = tree_sum(heads.key * heads.query)[..., None]
+    after = rounded(state * decay[..., None, None]) + rounded(heads.key[..., None] * change[..., None, :])
+    return found[..., 1, :] + rounded(overlap * change), after
 
 
 class Chunk(NamedTuple):

@@ -89,10 +89,7 @@ def run_prompt(
 def run_rows(
     config: TextConfig, weights: TextWeights, state: TextState, rows: Rows, tokens: jax.Array
 ) -> tuple[TrunkOutput, TextState]:
-    """Feed one int32 token [R] per lane in the recurrent form. A row whose slot is `NOWHERE` stores nothing.
-
-    With a single row XLA fuses otherwise and rounds otherwise: who wants equal bits feeds at least two rows.
-    """
+    """Feed one int32 token [R] per lane in the recurrent form. A row whose slot is `NOWHERE` stores nothing."""
     tables = rotary_tables(config, text_positions(rows.positions))
     places = jnp.take_along_axis(rows.pages, rows.positions[:, None] // PAGE_TOKENS, axis=1)[:, 0]
     places = jnp.where(rows.slots == NOWHERE, NOWHERE, places)

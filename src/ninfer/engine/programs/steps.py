@@ -12,7 +12,7 @@ from jax import lax
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.head import logits
 from ninfer.engine.model.state import TextState, zero_state
-from ninfer.engine.model.trunk import NOWHERE, PromptChunk, run_prompt, run_rows
+from ninfer.engine.model.trunk import PromptChunk, run_prompt, run_rows
 from ninfer.engine.programs.form import Memory, StepOutput
 from ninfer.engine.programs.plan import unpack_decode, unpack_prefill
 from ninfer.engine.programs.stored_weights import StoredWeights
@@ -68,16 +68,15 @@ def prefill_step(
 def decode_step(
     config: TextConfig, used_tokens: int, weights: StoredWeights, memory: Memory, plan: jax.Array
 ) -> tuple[Memory, StepOutput]:
-    """One decode round: feed a token per row, choose the next. A single row is padded to two: see `run_rows`."""
-    unit = unpack_decode(jnp.concatenate([plan, plan]) if plan.shape[0] == 1 else plan)
-    real = plan.shape[0]
-    slots = jnp.where(jnp.arange(unit.forced.shape[0]) < real, unit.rows.slots, NOWHERE)
+    """One decode round: feed a token per row, choose the next."""
+    unit = unpack_decode(plan)
+    slots = unit.rows.slots
     fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
     counts = memory.counts.at[slots, fed].add(1, mode="drop")
     opened = weights.opened()
-    out, text = run_rows(config, opened, memory.text, unit.rows._replace(slots=slots), fed)
+    out, text = run_rows(config, opened, memory.text, unit.rows, fed)
     scores = logits(opened, out.normed, used_tokens)
     chosen = choose(scores, counts[slots], unit.sampler, used_tokens)
     last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
-    output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)])[:, :real], scores[:real])
+    output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
     return Memory(text=text, last_token=last_token, counts=counts), output
