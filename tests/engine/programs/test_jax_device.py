@@ -174,15 +174,24 @@ def test_sizes_are_checked(changes: dict[str, int], says: str) -> None:
         JaxDevice(PerLayer(golden().config, golden().weights), **sizes)
 
 
-def test_only_the_batches_that_are_asked_for_get_programs() -> None:
+def test_only_what_is_asked_for_gets_programs() -> None:
     form = PerLayer(golden().config, golden().weights)
     device = JaxDevice(
-        form, lanes=3, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=64, decode_batches=(3,)
+        form,
+        lanes=3,
+        total_pages=4,
+        prefill_chunk_tokens=192,
+        max_context_tokens=192,
+        decode_batches=(3,),
+        prefill_sizes=(64, 192),
     )
     device.prepare()
-    assert [facts.name for facts in device.programs] == ["prefill 64", "decode 3"]
+    assert [facts.name for facts in device.programs] == ["prefill 64", "prefill 192", "decode 3"]
     with pytest.raises(ValueError, match="lanes=3"):
         JaxDevice(form, lanes=3, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=64, decode_batches=(4,))
+    for sizes in ((128,), (64, 64), ()):
+        with pytest.raises(ValueError, match="do not ascend to 64"):
+            JaxDevice(form, lanes=1, total_pages=2, prefill_chunk_tokens=64, max_context_tokens=64, prefill_sizes=sizes)
 
 
 def test_a_refused_unit_costs_nothing(device: JaxDevice) -> None:

@@ -150,6 +150,8 @@ def _device(form: Form, given: Given, wish: Wish, tell: Tell) -> JaxDevice:
         compile_cache=given.program_cache,
         progress=lambda program, done, total: tell(f"{program} ({done} of {total})"),
         decode_batches=wish.batches,
+        # The small one seats rows; what lies between is for prompts that do not fill a chunk.
+        prefill_sizes=tuple(sorted({PAGE_TOKENS, wish.chunk_tokens})),
     )
 
 

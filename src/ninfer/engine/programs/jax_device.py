@@ -94,6 +94,7 @@ class JaxDevice:
         fit: Fit | None = None,
         decode_ahead_of_time: bool = True,
         decode_batches: Sequence[int] | None = None,
+        prefill_sizes: tuple[int, ...] | None = None,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -109,11 +110,17 @@ class JaxDevice:
                 and its workspace is not known to `fit`.
             decode_batches: numbers of rows that decode programs are compiled for; without it 1 to `lanes`, as serving
                 needs them.
+            prefill_sizes: tokens that prefill programs are compiled for, ascending, the last of them
+                `prefill_chunk_tokens`; without it the form's own choice.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
         if decode_batches is not None and not all(1 <= rows <= lanes for rows in decode_batches):
             raise ValueError(f"decode_batches={tuple(decode_batches)} are not all within 1 and lanes={lanes}")
+        if prefill_sizes is not None and (
+            sorted(set(prefill_sizes)) != list(prefill_sizes) or prefill_sizes[-1:] != (prefill_chunk_tokens,)
+        ):
+            raise ValueError(f"prefill_sizes={prefill_sizes} do not ascend to {prefill_chunk_tokens}")
         for name, value in (("lanes", lanes), ("total_pages", total_pages), ("max_context_tokens", max_context_tokens)):
             if value < 1:
                 raise ValueError(f"{name}={value} is below 1")
@@ -127,6 +134,7 @@ class JaxDevice:
         self._progress = progress
         self._fit = fit
         self._decode_ahead_of_time = decode_ahead_of_time
+        self._prefill_sizes = form.chunk_buckets(prefill_chunk_tokens) if prefill_sizes is None else prefill_sizes
         self._decode_batches = range(1, lanes + 1) if decode_batches is None else tuple(decode_batches)
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
@@ -170,7 +178,7 @@ class JaxDevice:
             raise RuntimeError("the device is prepared already")
         if self._compile_cache is not None:
             use_compile_cache(self._compile_cache)
-        total = len(self._form.chunk_buckets(self._chunk_tokens)) + len(self._decode_batches) + 1
+        total = len(self._prefill_sizes) + len(self._decode_batches) + 1
         self._compile_programs(total)
         pages = self._total_pages if self._fit is None else self._fit(self.workspace_bytes)
         if pages != self._total_pages:
@@ -192,7 +200,7 @@ class JaxDevice:
     def _compile_programs(self, total: int) -> None:
         memory = jax.eval_shape(self._make_memory())
         done = 0
-        for tokens in self._form.chunk_buckets(self._chunk_tokens):
+        for tokens in self._prefill_sizes:
             name = f"prefill {tokens}"
             self._progress(name, done, total)
             step = partial(self._form.prefill_step, self._used_tokens, self._table_pages)
