@@ -79,10 +79,17 @@ def choose(logits: jax.Array, counts: jax.Array, rows: SamplerRows, used_tokens:
     used = logits.shape[-1] if used_tokens is None else min(used_tokens, logits.shape[-1])
     logits = logits[:, :used].astype(jnp.float32)
     faulty = ~jnp.all(jnp.isfinite(logits), axis=-1)
-    # Equal values come lowest id first, so the greedy token is the first candidate.
     found = lax.top_k(penalise(logits, counts[:, :used], rows), min(MAX_CANDIDATES, used))
     # Without the barrier XLA merges later slices into the selection and then sorts the whole vocabulary (100x).
     best, ids = lax.optimization_barrier(found)
+    return draw(best, ids, faulty, rows)
+
+
+def draw(best: jax.Array, ids: jax.Array, faulty: jax.Array, rows: SamplerRows) -> Chosen:
+    """One token per row of its best penalised logits [R, n], n at most 20, and their ids [R, n]; faulty bool [R].
+
+    They are sorted downwards and equal values come lowest id first, so the greedy token is the first candidate.
+    """
     weights = candidate_weights(best, rows)
     reached = _running_sum(weights)
     number = uniform(rows.seed_low, rows.seed_high, rows.position, Purpose.TOKEN)
