@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 
 try:
+    from jax._src import core as _core
     from jax._src import state as _state
     from jax._src.core import Primitive as _Primitive
     from jax._src.lib.mlir import ir as _ir  # type: ignore[attr-defined]
@@ -40,16 +42,37 @@ def prefetch(ref: jax.Array, at: Sequence[jax.Array | int], size_bytes: int) -> 
     if size_bytes % 16 or size_bytes <= 0:
         raise ValueError(f"{size_bytes} bytes cannot be asked for: a positive multiple of 16 can")
     if supported:
-        inner, transforms = _state_primitives.get_ref_and_transforms(ref, tuple(at), "prefetch")
-        leaves, tree = _flatten((inner, transforms))
-        _asm_p.bind(*leaves, tree=tree, text=_PREFETCH.format(size_bytes=size_bytes))
+        assembly(_PREFETCH.format(size_bytes=size_bytes), "=r,l", addresses=[(ref, at)])
 
 
 def release_next(ref: jax.Array) -> None:
     """From here on the next kernel may be launched. `ref` is any operand: an operation without one would be removed."""
     if supported:
-        leaves, tree = _flatten((ref, ()))
-        _asm_p.bind(*leaves, tree=tree, text=_RELEASE)
+        assembly(_RELEASE, "=r,l", addresses=[(ref, (0,) * ref.ndim)])
+
+
+_WORD = jax.ShapeDtypeStruct((), jnp.int32)
+
+
+def assembly(
+    text: str,
+    constraints: str,
+    *,
+    addresses: Sequence[tuple[jax.Array, Sequence[jax.Array | int]]] = (),
+    values: Sequence[jax.Array] = (),
+    result: jax.ShapeDtypeStruct | None = None,
+    pack: int = 1,
+) -> jax.Array:
+    """Inline PTX that stays where it is and in its order (unlike `plt.elementwise_inline_asm`, which has no effects).
+
+    addresses: (ref, index of one element), passed as 64-bit addresses before `values`; scalars run once per thread.
+    `result` ($0 and on): int32 [] where none is given.
+    """
+    located = [_state_primitives.get_ref_and_transforms(ref, tuple(at), "assembly") for ref, at in addresses]
+    leaves, tree = _flatten((located, list(values)))
+    value: jax.Array
+    (value,) = _asm_p.bind(*leaves, tree=tree, text=text, constraints=constraints, result=result or _WORD, pack=pack)
+    return value
 
 
 if supported:
@@ -57,21 +80,23 @@ if supported:
     _asm_p.multiple_results = True
 
     @_asm_p.def_effectful_abstract_eval
-    def _abstract(*avals, tree, text):  # type: ignore[no-untyped-def]
-        return (), {_state.WriteEffect(0)}  # a mere read without a result would be removed
+    def _abstract(*avals, tree, result, **_):  # type: ignore[no-untyped-def]
+        located, _values = tree.unflatten(range(len(avals)))
+        effects = {_state.WriteEffect(ref) for ref, _ in located}  # a mere read without a result would be removed
+        return [_core.ShapedArray(result.shape, result.dtype)], effects
 
     @_lowering.register_lowering(_asm_p)
-    def _lower(ctx, *leaves, tree, text):  # type: ignore[no-untyped-def]
-        pointer, transforms = tree.unflatten(leaves)
-        if transforms:
-            pointer = _lowering._compute_pointers_from_indices(pointer, ctx.block_infos[0], transforms[-1])
-        address = _tt.ptr_to_int(_ir.IntegerType.get_signless(64), pointer)
-        _tt.elementwise_inline_asm(
-            [_ir.IntegerType.get_signless(32)],
-            text,
-            constraints="=r,l",
-            pure=False,
-            packed_element=1,
-            args=[address],
-        )
-        return []
+    def _lower(ctx, *leaves, tree, text, constraints, result, pack):  # type: ignore[no-untyped-def]
+        located, values = tree.unflatten(leaves)
+        places, value_places = tree.unflatten(range(len(leaves)))
+        word = _ir.IntegerType.get_signless(64)
+        args = []
+        for (ref, transforms), (place, _) in zip(located, places, strict=True):
+            pointer = _lowering._compute_pointers_from_indices(ref, ctx.block_infos[place], transforms[-1])
+            args.append(_tt.ptr_to_int(word, pointer))
+        for value, place in zip(values, value_places, strict=True):
+            args.append(_lowering._ensure_ir_value(value, ctx.avals_in[place]))  # type: ignore[arg-type]
+        kind = _lowering._dtype_to_ir_type(result.dtype)
+        shaped = _ir.RankedTensorType.get(result.shape, kind) if result.shape else kind
+        options = {"constraints": constraints, "pure": False, "packed_element": pack}
+        return [_tt.elementwise_inline_asm([shaped], text, args=args, **options)]

@@ -25,6 +25,7 @@ from kernels_pallas import overlap
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.ptx import OUT_SCALE, product
+from kernels_pallas.quant_matmul.ring import Ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 
 Ref = Any  # pallas refs have no public type
@@ -82,9 +83,14 @@ class Job:
         return self.config.tiles * (2 if self.epilogue == "gated" else 1)
 
     @property
-    def programs(self) -> int:
-        """Programs of the grid."""
+    def items(self) -> int:
+        """Groups of tiles that are summed together."""
         return self.n // 16 // self.tiles
+
+    @property
+    def programs(self) -> int:
+        """Programs of the grid; with fewer than items, each walks several."""
+        return min(self.config.programs or self.items, self.items)
 
 
 class Lanes:
@@ -255,37 +261,119 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     lanes, out = Lanes(job), Output()
     layer = refs["layer"][0]
     pid = pl.program_id(0)
-    own = [pid * job.config.tiles + t for t in range(job.config.tiles)]
-    tiles = own + [tile + job.n // 32 for tile in own] if job.epilogue == "gated" else own
     if job.config.prefetch:
-        for tile in tiles:
+        for tile in _tiles(job, pid)[1]:
             overlap.prefetch(refs["codes"], (layer, tile, 0, 0, 0), job.blocks * 2048)
     if job.config.release:
         overlap.release_next(refs["codes"])
+    if job.config.ring:
+        _stream(job, lanes, out, refs, layer, pid)
+    else:
+        found: list[Any] = []
 
-    def shadow() -> list[Any]:
-        factors = [_factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
-        row_scales = [
-            plt.load(refs["row_scales"].at[layer, 16 * tile + out.row]) if "row_scales" in refs else None
-            for tile in tiles
-        ]
-        early = []
-        if job.epilogue == "residual":
-            index = refs["gain_index"][0]
-            for tile in own:
-                gain = plt.load(refs["gains"].at[index, 16 * tile + out.row])
-                before = [
-                    plt.load(
-                        refs["residual"].at[jnp.minimum(out.token + COLUMNS * h, job.rows - 1), 16 * tile + out.row]
-                    )
-                    for h in range(job.halves)
-                ]
-                early.append((gain, before))
-        return [factors, row_scales, early]
+        def shadow() -> Any:
+            own, tiles = _tiles(job, pid)
+            return _factors(job, refs), _early(job, out, refs, layer, own, tiles)
 
-    accs, (factors, row_scales, early) = _accumulate(job, lanes, refs, layer, tiles, shadow)
+        accs, found = _accumulate(job, lanes, refs, layer, _tiles(job, pid)[1], shadow)
+        _ask_ahead(job, refs, pid)
+        _finish(job, out, refs, accs, _tiles(job, pid)[0], *found)
+
+
+def _tiles(job: Job, item: Any) -> tuple[list[Any], list[Any]]:
+    """Row tiles that an item writes, and those that it reads."""
+    own = [item * job.config.tiles + t for t in range(job.config.tiles)]
+    return own, own + [tile + job.n // 32 for tile in own] if job.epilogue == "gated" else own
+
+
+def _ask_ahead(job: Job, refs: dict[str, Ref], pid: Any) -> None:
     if job.ahead_words:
         overlap.prefetch(refs["ahead"], (refs["ahead_layer"][0], pid * job.ahead_words), 4 * job.ahead_words)
+
+
+def _stream(job: Job, lanes: Lanes, out: Output, refs: dict[str, Ref], layer: Any, pid: Any) -> None:
+    """Walk the program's items with a ring of blocks that runs ahead across their borders."""
+    config = job.config
+    steps = -(-job.blocks // config.warps)
+    ring = Ring(form=FORMATS[job.format], warps=config.warps, tiles=job.tiles, stages=min(config.ring, steps))
+    base = ring.open(refs["codes"])
+    last = job.items - 1
+
+    def copy(item: Any, step: Any, stage: Any) -> None:
+        limit = jnp.where(item <= last, job.blocks, 0)
+        ring.copy(base + stage * ring.stage_bytes, refs, layer, _tiles(job, jnp.minimum(item, last))[1], step, limit)
+
+    for stage in range(ring.stages):
+        copy(pid, stage, stage)
+    factors = _factors(job, refs)
+
+    def advance(item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
+        """One step of an item: take it, copy what comes a ring later into its place, multiply."""
+        xs = _load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
+        loaded = ring.take(base + stage * ring.stage_bytes, xs[0][0][0])
+        beyond = step + ring.stages
+        over = beyond >= steps
+        copy(jnp.where(over, item + job.programs, item), jnp.where(over, beyond - steps, beyond), stage)
+        accs = tuple(
+            tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
+            for t in range(job.tiles)
+        )
+        return jnp.where(stage == ring.stages - 1, 0, stage + 1), accs
+
+    def walk(item: Any, stage: Any) -> Any:
+        own, tiles = _tiles(job, item)
+        early = _early(job, out, refs, layer, own, tiles)
+        zero = jnp.zeros((config.warps, 128), jnp.float32)
+        accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
+
+        def group(i: Any, carry: Any) -> Any:
+            for u in range(config.unroll):
+                carry = advance(item, i * config.unroll + u, *carry)
+            return carry
+
+        whole = steps // config.unroll
+        stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
+        for step in range(whole * config.unroll, steps):
+            stage, accs = advance(item, step, stage, accs)
+        _finish(job, out, refs, accs, own, factors, early)
+        return stage
+
+    first = jnp.int32(0)
+    if job.items == job.programs:
+        walk(pid, first)
+    else:
+        mine = lax.div(last - pid, job.programs) + 1
+        lax.fori_loop(0, mine, lambda i, stage: walk(pid + i * job.programs, stage), first)
+    _ask_ahead(job, refs, pid)
+
+
+def _factors(job: Job, refs: dict[str, Ref]) -> list[Any]:
+    return [_factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
+
+
+def _early(job: Job, out: Output, refs: dict[str, Ref], layer: Any, own: list[Any], tiles: list[Any]) -> list[Any]:
+    """What the epilogue needs from memory, loaded before the sums are ready: row scales; gain and residual."""
+    row_scales = [
+        plt.load(refs["row_scales"].at[layer, 16 * tile + out.row]) if "row_scales" in refs else None for tile in tiles
+    ]
+    early = []
+    if job.epilogue == "residual":
+        index = refs["gain_index"][0]
+        for tile in own:
+            gain = plt.load(refs["gains"].at[index, 16 * tile + out.row])
+            before = [
+                plt.load(refs["residual"].at[jnp.minimum(out.token + COLUMNS * h, job.rows - 1), 16 * tile + out.row])
+                for h in range(job.halves)
+            ]
+            early.append((gain, before))
+    return [row_scales, early]
+
+
+def _finish(
+    job: Job, out: Output, refs: dict[str, Ref], accs: Any, own: list[Any], factors: list[Any], loaded: list[Any]
+) -> None:
+    """Sum over warps, scale, and write what the epilogue says."""
+    row_scales, early = loaded
     for half in range(job.halves):
         constant = OUT_SCALE[job.format] * 2.0**job.shift
         scale = out.by_token(factors[half] * constant) if job.squares else constant
@@ -294,9 +382,9 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
             y = jnp.sum(accs[t][half], axis=0) * scale
             ys.append(y if row_scales[t] is None else y * row_scales[t])
         token = out.token + COLUMNS * half
+        inside = token < job.rows
         for t, tile in enumerate(own):
             at = (token, 16 * tile + out.row)
-            inside = token < job.rows
             if job.epilogue == "plain":
                 _store(refs["out"], at, ys[t], inside)
             elif job.epilogue == "gated":

@@ -25,6 +25,10 @@ class Config:
     """Load the next blocks before computing the present ones."""
     pin: bool = True
     """Hold loads before the computation by a barrier: the assembler would sink them to their first use."""
+    ring: int = 0
+    """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
+    programs: int = 0
+    """Programs of the grid with a ring, each walks several tiles; 0: one per tile."""
     prefetch: bool = False
     """Ask for the program's whole rows into L2 at its start."""
     ahead_bytes: int = 0

@@ -1,4 +1,4 @@
-"""The kernel in interpret mode, its assembly run by an emulated warp, against the reference; lowering of real shapes."""
+"""The kernel in interpret mode (an emulated warp runs its assembly) against the reference; lowering of real shapes."""
 
 import attrs
 import jax
@@ -11,7 +11,7 @@ from kernels_pallas.packing import FORMATS, pack, plane_specs
 from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, project_residual, reference, triton
 from kernels_pallas.quant_matmul.ptx import product
 from kernels_pallas.quant_matmul.tuning import Config
-from kernels_pallas.target import count_kernels, lower_for_cuda
+from kernels_pallas.target import Target, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
 from tests.kernels_pallas.quant_matmul.warp import Warp
 
@@ -74,38 +74,52 @@ def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Arr
     return [following.values, residual, following.squares]
 
 
-CUTS = {
-    "plain": Config(warps=2, pin=False),
-    "gated": Config(warps=1, pin=False, pipeline=False),
-    "residual": Config(warps=4, pin=False, unroll=2, pipeline=False),
-}
-
-
-@pytest.mark.parametrize("epilogue", CUTS)
-@pytest.mark.parametrize("format", FORMATS)
-def test_results_are_the_references(format: str, epilogue: str) -> None:
-    k = 3 * 4 * FORMATS[format].chunk  # three blocks: no whole number for two or four warps
-    bits = []
-    for rows in (1, 3, 9):
-        x, matrix = inputs(format, 64, k, rows, squares=epilogue != "residual")
-        got = run(x, matrix, epilogue, CUTS[epilogue])
+def check(format: str, epilogue: str, rows: tuple[int, ...], blocks: int, config: Config) -> None:
+    """Each number of rows against the reference; the first row's bits depend on no neighbour."""
+    first: list[np.ndarray] = []
+    for count in rows:
+        x, matrix = inputs(format, 32, blocks * 4 * FORMATS[format].chunk, count, squares=epilogue != "residual")
+        got = run(x, matrix, epilogue, config)
         for mine, theirs in zip(got, expected(x, matrix, epilogue), strict=True):
             theirs = np.asarray(theirs, np.float32)
             tolerance = 1e-5 if mine.dtype == jnp.float32 else 8e-3 if format == "bf16" else 1e-3
             np.testing.assert_allclose(np.asarray(mine, np.float32), theirs, atol=tolerance * np.abs(theirs).max())
-        bits.append([np.asarray(each, np.float32)[0] for each in got])
-    for other in bits[1:]:  # a row's bits depend on no neighbour
-        for mine, theirs in zip(other, bits[0], strict=True):
+        bits = [np.asarray(each, np.float32)[0] for each in got]
+        first = first or bits
+        for mine, theirs in zip(bits, first, strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("pipeline", [False, True])
-@pytest.mark.parametrize("unroll", [1, 2])
-def test_every_way_to_walk_k_gives_the_same_bits(pipeline: bool, unroll: int) -> None:
-    x, matrix = inputs("q4_g64", 32, 7 * 256, 1, squares=False)
-    ways = [Config(warps=2, pin=False, pipeline=p, unroll=u) for p, u in ((pipeline, unroll), (True, 1))]
-    plain = [run(x, matrix, "plain", way)[0] for way in ways]
-    np.testing.assert_array_equal(*plain)
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_gives_the_references_results(format: str) -> None:
+    check(format, "plain", (1, 3), 1, Config(warps=1, pin=False))
+
+
+@pytest.mark.parametrize(
+    ("format", "epilogue", "config"),
+    [
+        ("q4_g64", "gated", Config(warps=1, pin=False, pipeline=False)),
+        ("fp8_row", "gated", Config(warps=2, pin=False)),
+        ("nvfp4", "residual", Config(warps=2, pin=False, pipeline=False)),
+        ("bf16", "residual", Config(warps=2, pin=False, tiles=2)),
+    ],
+)
+def test_every_epilogue_gives_the_references_results(format: str, epilogue: str, config: Config) -> None:
+    check(format, epilogue, (1, 9), 3 if config.warps == 2 else 1, config)  # three: no whole number for two warps
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(warps=1, pin=False, pipeline=False),
+        Config(warps=1, pin=False, pipeline=False, unroll=2),
+        Config(warps=1, pin=False, pipeline=True, unroll=2),
+    ],
+)
+def test_every_way_to_walk_k_gives_the_same_bits(config: Config) -> None:
+    x, matrix = inputs("fp8_row", 16, 5 * 128, 1, squares=False)
+    ways = [run(x, matrix, "plain", each)[0] for each in (config, Config(warps=1, pin=False))]
+    np.testing.assert_array_equal(*ways)
 
 
 def stacked(format: str, n: int, k: int, layers: int) -> PackedMatrix:
@@ -116,7 +130,7 @@ def stacked(format: str, n: int, k: int, layers: int) -> PackedMatrix:
     )
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["bf16", "q5_g64", "nvfp4"])
 def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
     values = jax.ShapeDtypeStruct((8, 5120), activation_dtype(format))
     x = Activation(values=values, squares=jax.ShapeDtypeStruct((8, 320), jnp.float32), shift=6, eps=EPS)
@@ -149,3 +163,26 @@ def test_a_shape_without_a_cut_is_refused() -> None:
     x, matrix = inputs("q4_g64", 32, 64, 1, squares=False)
     with pytest.raises(ValueError, match="no cut"):
         project(x, matrix, LAYER, impl="triton")
+
+
+@pytest.mark.skipif(missing_plugin() is not None, reason="needs the CUDA plugin to assemble")
+@pytest.mark.parametrize(
+    ("format", "config"),
+    [
+        ("q4_g64", Config(ring=2, release=True, ahead_bytes=1 << 20)),
+        ("q6_g64", Config(ring=1, programs=132)),
+        ("bf16", Config(pipeline=False)),
+    ],
+)
+def test_stacks_beyond_four_gibibytes_assemble_without_copies(format: str, config: Config) -> None:
+    target = Target()
+    matrix = stacked(format, 34816, 5120, 64)
+    values, squares = ((1, 5120), activation_dtype(format)), ((1, 320), jnp.float32)
+    x = Activation(values=jax.ShapeDtypeStruct(*values), squares=jax.ShapeDtypeStruct(*squares), shift=6, eps=EPS)
+    layer = jax.ShapeDtypeStruct((1,), jnp.int32)
+
+    def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> Activation:
+        ahead = Ahead(matrix, layer)
+        return triton.project_gated(x, matrix, layer, out_dtype=x.values.dtype, shift=4, ahead=ahead, config=config)
+
+    assert temp_bytes(target.compile(step, *target.like((x, matrix, layer)))) == 0

@@ -87,6 +87,11 @@ def _permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
     return sum(result).astype(np.uint32)
 
 
+def _fused(a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    left, right, more = (each.view(np.float32).astype(np.float64) for each in (a, b, c))
+    return (left * right + more).astype(np.float32).view(np.uint32)
+
+
 OPERATIONS = {
     "mov.b32": lambda a: a,
     "mov.b16": lambda a: a,
