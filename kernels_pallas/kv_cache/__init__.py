@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 
 from kernels_pallas.dispatch import Impl, choose
-from kernels_pallas.kv_cache import reference
+from kernels_pallas.kv_cache import reference, triton
 from kernels_pallas.kv_cache.formats import FORMATS, StorageFormat, storage_format
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool, allocated_pages, page_bytes, zero_pool
 
@@ -44,6 +44,7 @@ def append_chunk(
 
     Raises:
         ValueError: there is no implementation of that name.
+        NotImplementedError: the kernel cannot do this shape or format; the message says which.
     """
-    implementations = {"reference": reference.append_chunk}
+    implementations = {"reference": reference.append_chunk, "triton": triton.append_chunk}
     return choose(impl, implementations)(pool, layer, keys, values, pages, start, count)

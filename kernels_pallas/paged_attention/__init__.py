@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from kernels_pallas.arrays import Activation
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.kv_cache import KvPool
-from kernels_pallas.paged_attention import reference
+from kernels_pallas.paged_attention import reference, triton, triton_combine
 from kernels_pallas.paged_attention.partials import Partials
 
 __all__ = ["Partials", "attend_rows", "combine"]
@@ -45,7 +45,7 @@ def attend_rows(
         ValueError: there is no implementation of that name.
         NotImplementedError: the kernel cannot do this shape or format; the message says which.
     """
-    attend = choose(impl, {"reference": reference.attend_rows})
+    attend = choose(impl, {"reference": reference.attend_rows, "triton": triton.attend_rows})
     return attend(projected, pool, norms, layer, tables, positions, cos, sin, eps=eps)
 
 
@@ -59,5 +59,5 @@ def combine(
     Raises:
         ValueError: there is no implementation of that name.
     """
-    values = choose(impl, {"reference": reference.combine})(partials, projected)
-    return Activation(values=values.astype(out_dtype))
+    summed = choose(impl, {"reference": reference.combine, "triton": triton_combine.combine})
+    return Activation(values=summed(partials, projected, out_dtype))

@@ -10,7 +10,10 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.tree_util import register_dataclass
+
+from kernels_pallas.kv_cache.pool import PAGE_TOKENS
 
 HIDDEN = -1e30
 """Logarithm of the weight of nothing. Finite: the difference of two is 0, not NaN."""
@@ -30,15 +33,22 @@ class Partials:
     """float32 [M, S, h]: logarithm to base 2 of the split's sum of exponentials"""
     positions: jax.Array
     """int32 [M]: each row's position; negative for padding"""
+    least_pages: int = dataclasses.field(default=1, metadata={"static": True})
+    """Fewest pages of a split"""
 
 
-def pages_per_split(pages: jax.Array | int, splits: int) -> jax.Array:
-    """Pages of each split of a row that sees so many pages, when at most `splits` may be used."""
-    return (jnp.asarray(pages, jnp.int32) + splits - 1) // splits
+def pages_per_split(pages: jax.Array, splits: int, least: int) -> jax.Array:
+    """Pages of each split of a row that sees so many pages, when at most `splits` may be used; `least` at least."""
+    return jnp.maximum(lax.div(pages + (splits - 1), splits), least)
 
 
-def used_splits(positions: jax.Array, splits: int, page_tokens: int) -> jax.Array:
-    """int32 [M] of positions [M]: splits that hold a visible key; 0 for padding."""
-    pages = positions // page_tokens + 1  # 0 for -1: floor division
-    own = jnp.maximum(pages_per_split(pages, splits), 1)
-    return jnp.where(positions >= 0, (pages + own - 1) // own, 0)
+def visible_pages(position: jax.Array) -> jax.Array:
+    """Pages that a row at this position sees, its own included; 0 for padding."""
+    return jnp.where(position < 0, 0, lax.div(position, PAGE_TOKENS) + 1)
+
+
+def used_splits(position: jax.Array, splits: int, least: int) -> jax.Array:
+    """Splits that a row at this position uses; 0 for padding."""
+    pages = visible_pages(position)
+    own = pages_per_split(pages, splits, least)
+    return lax.div(pages + own - 1, own)

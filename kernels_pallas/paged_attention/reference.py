@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.typing import DTypeLike
 
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.kv_cache.reference import append_rows, read_lane
@@ -94,10 +95,10 @@ def attend_rows(
     return Partials(mixed=mixed[:, None], weights=weights[:, None], positions=positions), pool
 
 
-def combine(partials: Partials, projected: jax.Array) -> jax.Array:
-    """Sum of the splits times the sigmoid of the gate, float32 [M, h * d]; zeros for padding."""
+def combine(partials: Partials, projected: jax.Array, out_dtype: DTypeLike) -> jax.Array:
+    """Sum of the splits times the sigmoid of the gate, [M, h * d]; zeros for padding."""
     rows, splits, queries, width = partials.mixed.shape
-    used = used_splits(partials.positions, splits, PAGE_TOKENS)
+    used = used_splits(partials.positions, splits, partials.least_pages)
     real = (jnp.arange(splits) < used[:, None])[:, :, None]
     weights = jnp.where(real, partials.weights, HIDDEN)
     shares = jnp.where(real, jnp.exp2(weights - jnp.max(weights, axis=1, keepdims=True)), 0.0)
@@ -105,4 +106,4 @@ def combine(partials: Partials, projected: jax.Array) -> jax.Array:
     total = jnp.sum(shares, axis=1)[..., None]
     gate = projected[:, : 2 * queries * width].reshape(rows, queries, 2, width)[:, :, 1]
     attended = mixed / jnp.where(total > 0, total, 1.0) * jax.nn.sigmoid(gate)
-    return attended.reshape(rows, queries * width)
+    return attended.reshape(rows, queries * width).astype(out_dtype)
