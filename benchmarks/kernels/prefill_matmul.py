@@ -245,7 +245,7 @@ def main() -> None:
         if part == "check":
             check(found)
         elif part == "tiles":
-            for product, t in itertools.product(PRODUCTS[:1] + PRODUCTS[2:], given.rows):
+            for t, product in itertools.product(given.rows, PRODUCTS[:1] + PRODUCTS[2:]):
                 rates(part, [(product, t, tiles) for tiles in (None, *tile_options(product, t))], found)
         elif part == "rows":
             for product, t in itertools.product(PRODUCTS, given.rows):
