@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas.chunk_attention.triton_segments import HIDDEN, State, finish, merge, start, sum_segments
-from kernels_pallas.chunk_attention.tuning import TUNING, ChunkTuning
+from kernels_pallas.chunk_attention.tuning import STREAMING_MULTIPROCESSORS, TUNING, ChunkTuning
 from kernels_pallas.kv_cache.codes import operand_dtype, power_of_two, widen
 from kernels_pallas.kv_cache.formats import StorageFormat
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
@@ -30,8 +30,6 @@ _LOG2_E = 1.4426950408889634
 _VALUE_LIFT = 256.0
 """Probabilities times value scales are float16 operands; this keeps scales of small values out of its subnormals."""
 _F16_MAX = 65504.0
-_BUSY_PROGRAMS = 132
-"""So many tiles leave nothing to gain from splitting keys: streaming multiprocessors of the GPU."""
 
 
 class _Job(NamedTuple):
@@ -98,7 +96,7 @@ def choose_form(tiles: int, segments: int, shape: tuple[int, ...], split_workspa
     if segments == 1:
         return "one"
     partials = segments * tokens * queries * (width + 2) * 4
-    return "split" if tiles * queries < _BUSY_PROGRAMS and partials <= split_workspace_bytes else "walk"
+    return "split" if tiles * queries < STREAMING_MULTIPROCESSORS and partials <= split_workspace_bytes else "walk"
 
 
 def _origin(rank: int) -> Any:
