@@ -300,7 +300,8 @@ def _stream(job: Job, lanes: Lanes, out: Output, refs: dict[str, Ref], layer: An
     last = job.items - 1
 
     def copy(item: Any, step: Any, stage: Any) -> None:
-        limit = jnp.where(item <= last, job.blocks, 0)
+        # not `where`: of two literals it lowers to a boolean (jax 0.11.2)
+        limit = (item <= last).astype(jnp.int32) * job.blocks
         ring.copy(base + stage * ring.stage_bytes, refs, layer, _tiles(job, jnp.minimum(item, last))[1], step, limit)
 
     for stage in range(ring.stages):
@@ -312,13 +313,13 @@ def _stream(job: Job, lanes: Lanes, out: Output, refs: dict[str, Ref], layer: An
         xs = _load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
         loaded = ring.take(base + stage * ring.stage_bytes, xs[0][0][0])
         beyond = step + ring.stages
-        over = beyond >= steps
-        copy(jnp.where(over, item + job.programs, item), jnp.where(over, beyond - steps, beyond), stage)
+        over = (beyond >= steps).astype(jnp.int32)
+        copy(item + over * job.programs, beyond - over * steps, stage)
         accs = tuple(
             tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
         )
-        return jnp.where(stage == ring.stages - 1, 0, stage + 1), accs
+        return lax.rem(stage + 1, ring.stages), accs
 
     def walk(item: Any, stage: Any) -> Any:
         own, tiles = _tiles(job, item)
