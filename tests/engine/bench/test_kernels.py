@@ -1,5 +1,7 @@
 """The table of kernels comes from the device's lines of a profile."""
 
+from collections.abc import Sequence
+
 from jax.profiler import ProfileData
 
 from ninfer.engine.bench.kernels import kernel_table
@@ -12,9 +14,14 @@ METADATA = """
 """.format()
 
 
-def plane(name: str, line: str, *events: tuple[int, int], stat: str = "") -> str:
-    """A plane with one line of (kernel, microseconds)."""
-    listed = " ".join(f"events {{ metadata_id: {kernel} duration_ps: {us}000000 {stat} }}" for kernel, us in events)
+def plane(name: str, line: str, *events: tuple[int, int], stat: str = "", starts_us: Sequence[int] = ()) -> str:
+    """A plane with one line of (kernel, microseconds), one after the other or from `starts_us`."""
+    listed, clock_us = "", 0
+    for index, (kernel, us) in enumerate(events):
+        start_us = starts_us[index] if starts_us else clock_us
+        times = f"offset_ps: {start_us}000000 duration_ps: {us}000000"
+        listed += f"events {{ metadata_id: {kernel} {times} {stat} }} "
+        clock_us += us
     return f'planes {{ name: "{name}" lines {{ name: "{line}" {listed} }} {METADATA} }}'
 
 
@@ -53,3 +60,10 @@ def test_a_c_function_is_called_by_its_own_name() -> None:
         )
     )
     assert [row.name for row in kernel_table("decode", profile, steps=1).rows] == ["OneSweep"]
+
+
+def test_time_that_two_share_counts_once() -> None:
+    """The second starts early and waits; the third lies within it; the fourth stands alone."""
+    line = plane("/device:GPU:0", "Stream #1", (1, 10), (2, 20), (3, 4), (2, 5), starts_us=(0, 2, 12, 40))
+    table = kernel_table("decode", ProfileData.from_text_proto(line), steps=1)
+    assert {row.name: row.step_us for row in table.rows} == {"project": 14.0, "gdn_step__2": 11.0}

@@ -3,6 +3,9 @@
 Knows the profiler's planes and lines: those of a device have one event a kernel; on the CPU, where there is no such
 plane, the events of XLA's operations stand in. Counters in names are taken off, so that the same operation of each
 layer is one row; behind two underscores they tell builds of one kernel for different shapes apart, and stay.
+
+Kernels may start before the ones that they wait for have ended, and operations may lie within others. So a kernel is
+charged with the time from the latest end before its own, or from its start if that is later: no time counts twice.
 """
 
 import re
@@ -32,10 +35,12 @@ def kernel_table(of: str, data: ProfileData, steps: int) -> KernelTable:
     """Kernels by the time that they take, the slowest first."""
     calls: Counter[str] = Counter()
     took_us: defaultdict[str, float] = defaultdict(float)
-    for name, microseconds in _events(data):
+    covered_ns = float("-inf")
+    for name, start_ns, end_ns in sorted(_events(data), key=lambda event: event[2]):
         kernel = _short(name)
         calls[kernel] += 1
-        took_us[kernel] += microseconds
+        took_us[kernel] += (end_ns - max(start_ns, min(covered_ns, end_ns))) / 1e3
+        covered_ns = max(covered_ns, end_ns)
     everything = sum(took_us.values()) or 1.0
     rows = tuple(
         KernelRow(name=name, calls=calls[name] / steps, step_us=total / steps, share=total / everything)
@@ -50,17 +55,17 @@ def _short(name: str) -> str:
     return _COUNTER.sub("", own)
 
 
-def _events(data: ProfileData) -> Iterator[tuple[str, float]]:
-    """Name and microseconds of everything that ran on the device."""
+def _events(data: ProfileData) -> Iterator[tuple[str, float, float]]:
+    """Name, start and end (ns) of everything that ran on the device."""
     planes = [plane for plane in data.planes if plane.name.startswith("/device:")]
     for plane in planes:
         for line in plane.lines:
             if line.name.startswith("Stream"):
-                yield from ((event.name, event.duration_ns / 1e3) for event in line.events)
+                yield from ((event.name, event.start_ns, event.end_ns) for event in line.events)
     if planes:
         return
     for plane in data.planes:
         for line in plane.lines:
             for event in line.events:
                 if any(name == "hlo_op" for name, _ in event.stats):
-                    yield event.name, event.duration_ns / 1e3
+                    yield event.name, event.start_ns, event.end_ns

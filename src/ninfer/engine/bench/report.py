@@ -139,6 +139,7 @@ class KernelRow:
     calls: float
     """A step; a fraction where steps differ."""
     step_us: float
+    """In which it ran and nothing that ended before it still did"""
     share: float
     """Of the time of all kernels."""
 
