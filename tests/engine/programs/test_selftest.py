@@ -51,6 +51,10 @@ class SpoiledDevice:
     looks: int = 0
 
     @property
+    def activation_bits(self) -> int:
+        return self.inner.activation_bits
+
+    @property
     def total_pages(self) -> int:
         return self.inner.total_pages
 

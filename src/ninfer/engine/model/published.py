@@ -1,8 +1,8 @@
 """The shapes of published models, for measurements that need no file. Dimensions only."""
 
-from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.config import LayerKind, TextConfig
 
-_GROUP = ("linear_attention", "linear_attention", "linear_attention", "full_attention")
+_GROUP: tuple[LayerKind, ...] = ("linear_attention", "linear_attention", "linear_attention", "full_attention")
 
 QWEN3_6_27B = TextConfig(
     vocab_size=248_320,

@@ -16,6 +16,7 @@ from ninfer.engine.memory import MemoryNeeds, graph_allowance_bytes
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.shapes import tensor_shapes
 from ninfer.engine.programs.steps import zero_memory
+from ninfer.engine.programs.stored_weights import padding_parameters
 from ninfer.engine.types import PAGE_TOKENS
 
 _WEIGHT_BYTES = 4
@@ -74,6 +75,8 @@ def memory_needs(config: TextConfig, *, lanes: int) -> MemoryNeeds:
     decode_programs = lanes
     on_cpu = jax.devices()[0].platform == "cpu"
     parameters = sum(_product(shape) for shape in tensor_shapes(config).values())
+    if on_cpu:
+        parameters += padding_parameters(config)
     if on_cpu and config.tie_word_embeddings:  # the head is a matrix of its own there
         parameters += config.vocab_size * config.hidden_size
     return MemoryNeeds(

@@ -48,6 +48,11 @@ class Form(Protocol):
         ...
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of what flows between products: 32 or 16. Tells how far two ways to the same token may be apart."""
+        ...
+
+    @property
     def weights(self) -> Tree:
         """The weights as the steps take them."""
         ...

@@ -149,6 +149,11 @@ class JaxDevice:
         return self._total_pages
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of what flows between the model's products."""
+        return self._form.activation_bits
+
+    @property
     def total_slots(self) -> int:
         """Recurrent-state slots: one per lane."""
         return self._lanes

@@ -30,6 +30,11 @@ class PerLayer:
         return self._config.vocab_size
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of what flows between products."""
+        return 32
+
+    @property
     def weights(self) -> StoredWeights:
         """The weights as the steps take them."""
         return self._weights

@@ -48,7 +48,7 @@ def prefill_step(
 
     tiles = (chunk.length + PAGE_TOKENS - 1) // PAGE_TOKENS
     text, last = lax.fori_loop(
-        0, tiles, tile, (memory.text, jnp.zeros((1, config.hidden_size), weights.text.embed.dtype))
+        0, tiles, tile, (memory.text, jnp.zeros((1, config.hidden_size), weights.opened().embed.dtype))
     )
     counts = memory.counts.at[chunk.slot].multiply(jnp.where(chunk.start == 0, 0, 1))
 

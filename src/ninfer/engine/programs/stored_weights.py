@@ -4,56 +4,147 @@ On the CPU XLA's product packs a matrix (N, K) anew in every call, which takes a
 stored as (K, N) it packs nothing. So matrices are turned once, when a device is made, and a program turns them back:
 a transpose in front of a product becomes part of the product. Rows still have equal bits in products of 2 to 32 rows
 and in those of 64; a product of 33 to 63 rows rounds otherwise, and a program must not have one beside others.
+Every array that a program takes costs the host 2 to 3 us a round, so matrices with the same input are one matrix there,
+and all vectors are one vector that a program cuts.
 """
 
+import math
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ninfer.engine.model.weights import TextWeights
+from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.reduce import Part
+from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, MlpWeights, TextWeights
 
 _EXTRA_MATRICES = frozenset({"fc", "head"})
+_SAME_INPUT = {
+    AttentionWeights: ("q_proj", "k_proj", "v_proj"),
+    DeltaNetWeights: ("in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"),
+    MlpWeights: ("gate_proj", "up_proj"),
+}
+_PANEL = 64
+"""Joined matrices have a multiple of so many outputs: of one or two behind it the bits depend on the number of rows."""
+_Joinable = TypeVar("_Joinable", AttentionWeights, DeltaNetWeights, MlpWeights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where a leaf of the weights is found."""
+
+    array: int
+    turned: bool = False
+    """The array is a matrix (K, N)"""
+    start: int = 0
+    shape: tuple[int, ...] | None = None
+    """What is cut out of a joined vector, from `start` on; without it the whole array is meant"""
+
+    def find(self, arrays: tuple[jax.Array, ...]) -> jax.Array:
+        array = arrays[self.array]
+        if self.shape is not None:
+            return lax.slice_in_dim(array, self.start, self.start + math.prod(self.shape)).reshape(self.shape)
+        return array.T if self.turned else array
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    """How the weights of a model are made of arrays."""
+
+    structure: jax.tree_util.PyTreeDef
+    places: tuple[_Place, ...]
+    """Of the leaves of the structure; parts of a matrix share one"""
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredWeights:
     """The weights as a program takes them."""
 
-    text: TextWeights
-    turned: bool = field(metadata={"static": True})
-    """Every matrix of a product is (K, N), and a tied head has a matrix of its own beside the embedding."""
+    arrays: tuple[jax.Array, ...]
+    layout: _Layout = field(metadata={"static": True})
 
     def opened(self) -> TextWeights:
         """The weights for model functions. Call it inside a program, and again in the body of each of its loops."""
-        if not self.turned:
-            return self.text
         # Without the barrier XLA moves the transposes of a loop's body in front of the loop, where they are copies.
-        text: TextWeights = lax.optimization_barrier(self.text)
-        opened: TextWeights = jax.tree_util.tree_map_with_path(
-            lambda at, leaf: leaf.T if _is_matrix(at) else leaf, text
-        )
+        arrays = lax.optimization_barrier(self.arrays)
+        opened: TextWeights = self.layout.structure.unflatten([place.find(arrays) for place in self.layout.places])
         return opened
 
 
 def store(weights: TextWeights) -> StoredWeights:
-    """Choose for the default device, and turn if it is a CPU. What `weights` holds may be dropped afterwards."""
-    if jax.devices()[0].platform != "cpu":
-        return StoredWeights(weights, turned=False)
-    text = replace(weights, head=weights.embed if weights.head is None else weights.head)
-    return StoredWeights(jax.tree_util.tree_map_with_path(_turn, text), turned=True)
+    """Choose for the default device: on a CPU turn and join. What `weights` holds may be dropped afterwards."""
+    return _turned(weights) if jax.devices()[0].platform == "cpu" else as_they_are(weights)
 
 
-def _turn(path: tuple[jax.tree_util.GetAttrKey, ...], leaf: jax.Array) -> jax.Array:
-    if not _is_matrix(path):
-        return leaf
-    turned: jax.Array = jax.numpy.asarray(np.ascontiguousarray(np.asarray(leaf).T))
-    return turned
+def padding_parameters(config: TextConfig) -> int:
+    """Zeros that `store` adds to joined matrices on a CPU."""
+    heads, keys = config.num_attention_heads, config.num_key_value_heads
+    values = config.linear_num_value_heads
+    attention = 2 * (heads + keys) * config.head_dim
+    delta_net = config.conv_channels + values * config.linear_value_head_dim + 2 * values
+    feed_forward = 2 * config.intermediate_size
+    outputs = config.full_layers * (-attention % _PANEL) + config.linear_layers * (-delta_net % _PANEL)
+    return (outputs + len(config.layer_types) * (-feed_forward % _PANEL)) * config.hidden_size
+
+
+def as_they_are(weights: TextWeights) -> StoredWeights:
+    """No array is touched."""
+    leaves, structure = jax.tree_util.tree_flatten(weights)
+    places = tuple(_Place(array=index) for index in range(len(leaves)))
+    return StoredWeights(arrays=tuple(leaves), layout=_Layout(structure=structure, places=places))
+
+
+def _turned(weights: TextWeights) -> StoredWeights:
+    """Matrices (K, N), those with the same input joined; a tied head has a matrix of its own beside the embedding."""
+    text = replace(
+        weights,
+        layers=tuple(_joined_layer(layer) for layer in weights.layers),
+        head=weights.embed if weights.head is None else weights.head,
+    )
+    leaves, structure = jax.tree_util.tree_flatten_with_path(text)
+    arrays: list[jax.Array] = [weights.embed]
+    vectors: list[np.ndarray] = []
+    places: list[_Place] = []
+    known: dict[int, _Place] = {}
+    for path, leaf in leaves:
+        if path[-1].name == "embed":
+            places.append(_Place(array=0))
+        elif _is_matrix(path):
+            if id(leaf) not in known:
+                known[id(leaf)] = _Place(array=len(arrays), turned=True)
+                arrays.append(jnp.asarray(np.ascontiguousarray(np.asarray(leaf).T)))
+            places.append(known[id(leaf)])
+        else:
+            start = sum(vector.size for vector in vectors)
+            vectors.append(np.asarray(leaf, np.float32).ravel())
+            places.append(_Place(array=-1, start=start, shape=leaf.shape))
+    arrays.append(jnp.asarray(np.concatenate(vectors)))
+    return StoredWeights(arrays=tuple(arrays), layout=_Layout(structure=structure, places=tuple(places)))
+
+
+def _joined_layer(layer: LayerWeights) -> LayerWeights:
+    return replace(layer, mixer=_joined(layer.mixer), mlp=_joined(layer.mlp))
+
+
+def _joined(weights: _Joinable) -> _Joinable:
+    """The same with parts of one matrix (still [N, K]) in place of matrices with the same input."""
+    names = _SAME_INPUT[type(weights)]
+    matrices = [np.asarray(getattr(weights, name)) for name in names]
+    outputs, inputs = sum(map(len, matrices)), matrices[0].shape[1]
+    matrices.append(np.zeros((-outputs % _PANEL, inputs), matrices[0].dtype))
+    whole = np.concatenate(matrices)
+    parts, start = {}, 0
+    for name, matrix in zip(names, matrices, strict=False):
+        parts[name] = Part(matrix=whole, start=start, width=len(matrix))
+        start += len(matrix)
+    return replace(weights, **parts)
 
 
 def _is_matrix(path: tuple[jax.tree_util.GetAttrKey, ...]) -> bool:
     """Whether a leaf is the matrix of a product. The embedding is looked up, the convolution is no product."""
     name = path[-1].name
-    return name.endswith("_proj") or name.startswith("in_proj_") or name in _EXTRA_MATRICES
+    return name.endswith("_proj") or name in _EXTRA_MATRICES or name == "matrix"

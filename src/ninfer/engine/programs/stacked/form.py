@@ -46,6 +46,11 @@ class Stacked:
         return self._config.vocab_size
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of what flows between products."""
+        return 16
+
+    @property
     def weights(self) -> StackedWeights:
         """The weights as the steps take them."""
         return self._weights

@@ -56,7 +56,7 @@ def random_stacked(config: TextConfig, formats: Callable[[str], str], seed: int 
         delta_in=stack(delta, tuple(linear)),
         delta=GdnWeights(
             ab=normal(len(delta), 2 * heads, hidden, size=hidden**-0.5, dtype=jnp.bfloat16),
-            conv=normal(len(delta), config.conv_channels, 4, size=0.5),
+            conv=normal(len(delta), 4, config.conv_channels, size=0.5),
             a_log=normal(len(delta), heads),
             dt_bias=normal(len(delta), heads),
             norm=jnp.ones((len(delta), config.linear_value_head_dim), jnp.float32),

@@ -151,7 +151,7 @@ def _delta_vectors(vectors: Callable[..., jax.Array], layers: Sequence[int]) -> 
     both = [vectors(layers, f"linear_attn.in_proj_{gate}.weight") for gate in ("a", "b")]
     return GdnWeights(
         ab=jnp.concatenate(both, axis=1).astype(jnp.bfloat16),
-        conv=vectors(layers, "linear_attn.conv1d.weight")[:, :, 0, :],
+        conv=jnp.swapaxes(vectors(layers, "linear_attn.conv1d.weight")[:, :, 0, :], 1, 2),
         a_log=vectors(layers, "linear_attn.A_log"),
         dt_bias=vectors(layers, "linear_attn.dt_bias"),
         norm=vectors(layers, "linear_attn.norm.weight"),
