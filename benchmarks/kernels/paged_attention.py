@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -247,6 +248,28 @@ def measure(cases: list[str], pool_pages: int, contexts: tuple[int, ...], result
             case = f"{name} M={rows} n={context:6d} {options or 'tuned'}"
             results.append({"case": case, "us": best * 1e6, "bytes": read})
             say(f"time {case}: {best * 1e6:8.2f} us {read / best / 1e12:.2f} TB/s")
+            if "PROFILE" in os.environ:
+
+                def call(program=program, arguments=(projected, *rest)) -> jax.Array:
+                    nonlocal pool
+                    out, pool = program(arguments[0], pool, *arguments[1:])
+                    return out
+
+                say("      kernels, us:", {name[:40]: round(us, 2) for name, us in kernel_times(call).items()})
+
+
+def kernel_times(call: Callable[[], jax.Array]) -> dict[str, float]:
+    """Mean microseconds of each kernel by name, from the profiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            call().block_until_ready()
+        [trace] = Path(folder).rglob("*.xplane.pb")
+        found: dict[str, list[float]] = {}
+        for plane in jax.profiler.ProfileData.from_file(str(trace)).planes:
+            for line in plane.lines if plane.name.startswith("/device:GPU") else ():
+                for event in line.events if line.name.startswith("Stream") else ():
+                    found.setdefault(event.name, []).append(event.duration_ns / 1e3)
+    return {name: sum(times) / len(times) for name, times in found.items()}
 
 
 def read_ceiling() -> float:

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.kv_cache.reference import append_rows, read_lane
-from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_splits
+from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
 
 _LOG2_E = 1.4426950408889634
 
@@ -70,7 +70,7 @@ def attend_rows(
     *,
     eps: float,
 ) -> tuple[Partials, KvPool]:
-    """See the package. One split; every row is computed alone, so that its neighbours change no bit."""
+    """See the package. One split beside the new token; every row is computed alone: its neighbours change no bit."""
     cut = parts(projected, pool.heads, pool.width)
     query = norm_and_rotate(cut.query, norms[0][layer[0]], cos, sin, eps) * (pool.width**-0.5 * _LOG2_E)
     key = norm_and_rotate(cut.key, norms[1][layer[0]], cos, sin, eps)
@@ -81,25 +81,31 @@ def attend_rows(
     def row(inputs: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         query, table, position = inputs
         keys, values = read_lane(pool, layer, table)
-        visible = jnp.arange(keys.shape[0]) <= position
-        grouped = query.reshape(pool.heads, -1, pool.width)
-        scores = jnp.where(visible, jnp.einsum("kgd,nkd->kgn", grouped, keys), HIDDEN)
-        best = jnp.max(scores, axis=-1, keepdims=True)
-        shares = jnp.where(visible, jnp.exp2(scores - best), 0.0)
-        total = jnp.sum(shares, axis=-1, keepdims=True)
-        mixed = jnp.einsum("kgn,nkd->kgd", shares, jnp.where(visible[:, None, None], values, 0.0))
-        mixed = mixed / jnp.where(total > 0, total, 1.0)
-        return mixed.reshape(query.shape), (best + jnp.log2(total)).reshape(-1)
+        number = jnp.arange(keys.shape[0])
+        logits = jnp.einsum("kgd,nkd->kgn", query.reshape(pool.heads, -1, pool.width), keys)
+        new, before = _part(logits, values, number == position), _part(logits, values, number < position)
+        mixed, weights = (jnp.stack(both) for both in zip(new, before, strict=True))
+        return mixed.reshape(2, *query.shape), weights.reshape(2, -1)
 
     mixed, weights = lax.map(row, (query, tables, positions))
-    return Partials(mixed=mixed[:, None], weights=weights[:, None], positions=positions), pool
+    return Partials(mixed=mixed, weights=weights, positions=positions), pool
+
+
+def _part(logits: jax.Array, values: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Softmax of logits [kv, g, n] over the keys that are seen [n], times values [n, kv, d]; and its weight [kv, g]."""
+    logits = jnp.where(seen, logits, HIDDEN)
+    best = jnp.max(logits, axis=-1, keepdims=True)
+    shares = jnp.where(seen, jnp.exp2(logits - best), 0.0)
+    total = jnp.sum(shares, axis=-1, keepdims=True)
+    mixed = jnp.einsum("kgn,nkd->kgd", shares, jnp.where(seen[:, None, None], values, 0.0))
+    return mixed / jnp.where(total > 0, total, 1.0), (best + jnp.log2(total))[..., 0]
 
 
 def combine(partials: Partials, projected: jax.Array, out_dtype: DTypeLike) -> jax.Array:
-    """Sum of the splits times the sigmoid of the gate, [M, h * d]; zeros for padding."""
-    rows, splits, queries, width = partials.mixed.shape
-    used = used_splits(partials.positions, splits, partials.least_pages)
-    real = (jnp.arange(splits) < used[:, None])[:, :, None]
+    """Sum of the parts times the sigmoid of the gate, [M, h * d]; zeros for padding."""
+    rows, number, queries, width = partials.mixed.shape
+    used = used_parts(partials.positions, number)
+    real = (jnp.arange(number) < used[:, None])[:, :, None]
     weights = jnp.where(real, partials.weights, HIDDEN)
     shares = jnp.where(real, jnp.exp2(weights - jnp.max(weights, axis=1, keepdims=True)), 0.0)
     mixed = jnp.sum(jnp.where(real[..., None], partials.mixed, 0.0) * shares[..., None], axis=1)

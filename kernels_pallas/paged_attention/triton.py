@@ -1,8 +1,8 @@
 """Attention of a decode step, Pallas-Triton: norm, rotation, append and split attention in one kernel.
 
-Grid (row, kv head, split). Every program makes its own queries from the projection (6 KB: cheaper than a kernel
-before this one). The program of the row's last split also makes the new key and value, writes them into the page that
-only this row owns, and starts its softmax with them: nobody reads those bytes in this launch.
+Grid (row, kv head, part). Every program makes its own queries from the projection (6 KB: cheaper than a kernel before
+this one). Part 0 also makes the new key and value, writes them into the page that only this row owns, and attends to
+them alone; the others attend to the keys before, so nobody reads in this launch what is written in it.
 
 The products have 16 rows, of which the query heads of one kv head (6 of the 27B) are real. Scales of 8-bit codes
 multiply logits and probabilities, never tiles. Knows no gates: `combine` does.
@@ -24,7 +24,7 @@ from kernels_pallas import overlap
 from kernels_pallas.kv_cache.codes import encode_rows, operand_dtype, power_of_two, widen
 from kernels_pallas.kv_cache.formats import StorageFormat, decode
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
-from kernels_pallas.paged_attention.partials import HIDDEN, Partials, pages_per_split, visible_pages
+from kernels_pallas.paged_attention.partials import HIDDEN, Partials, pages_before, pages_per_split
 from kernels_pallas.paged_attention.reference import query_heads
 from kernels_pallas.paged_attention.tuning import TUNING, DecodeTuning
 
@@ -71,18 +71,18 @@ def attend_rows(
             f"head width {width} is no power of two, or {group} queries a head exceed {_TILE_ROWS}"
         )
     cut = tuning or TUNING[pool.format]
-    splits = min(cut.splits, tables.shape[1])
+    parts = 1 + min(cut.splits, tables.shape[1])
     arrays = pool.arrays()
     inputs = (projected.reshape(rows, columns // width, width), *norms, layer, tables, positions, cos, sin)
-    kernel = functools.partial(_kernel, fmt=pool.storage, splits=splits, group=group, cut=cut, eps=eps, exact=interpret)
+    kernel = functools.partial(_kernel, fmt=pool.storage, group=group, cut=cut, eps=eps, exact=interpret)
     outputs = [
-        jax.ShapeDtypeStruct((rows, splits, queries, width), jnp.float32),
-        jax.ShapeDtypeStruct((rows, splits, queries), jnp.float32),
+        jax.ShapeDtypeStruct((rows, parts, queries, width), jnp.float32),
+        jax.ShapeDtypeStruct((rows, parts, queries), jnp.float32),
         *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays),
     ]
     mixed, weights, *written = pl.pallas_call(
         kernel,
-        grid=(rows, pool.heads, splits),
+        grid=(rows, pool.heads, parts),
         in_specs=[_whole(array) for array in (*inputs, *arrays)],
         out_specs=[_whole(array) for array in outputs],
         out_shape=outputs,
@@ -92,7 +92,7 @@ def attend_rows(
         name="attend_rows",
     )(*inputs, *arrays)
     pool = jax.tree.unflatten(jax.tree.structure(pool), written)
-    return Partials(mixed=mixed, weights=weights, positions=positions, least_pages=cut.least_pages), pool
+    return Partials(mixed=mixed, weights=weights, positions=positions), pool
 
 
 def _whole(array: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
@@ -110,7 +110,6 @@ def _kernel(
     sin: Any,
     *refs: Any,
     fmt: StorageFormat,
-    splits: int,
     group: int,
     cut: DecodeTuning,
     eps: float,
@@ -118,41 +117,46 @@ def _kernel(
 ) -> None:
     # The pool is reached through the references of the results alone: reads and writes of one buffer, one pointer.
     mixed, weights, *pool = refs[len(refs) // 2 - 1 :]
-    if cut.release and not exact:
-        overlap.release_next(weights)
-    row, head, split = (pl.program_id(axis) for axis in range(3))
+    row, head, part = (pl.program_id(axis) for axis in range(3))
     position, layer = positions[row], layer_ref[0]
-    pages = visible_pages(position)
-    own = pages_per_split(pages, splits, cut.least_pages)
-    first = split * own
+    pages = pages_before(position)
+    own = pages_per_split(pages, mixed.shape[1] - 1)
+    first = (part - 1) * own
     count = jnp.clip(pages - first, 0, own)
+    turn = functools.partial(_normed_and_rotated, projected, row, cos, sin, eps)
+    tile = lax.broadcasted_iota(jnp.int32, (_TILE_ROWS,), 0)
+    heads = head * group + tile
 
-    @pl.when(count > 0)
+    def queries() -> jax.Array:
+        query = turn(2 * heads, tile < group, query_gain, layer) * (projected.shape[2] ** -0.5 * _LOG2_E)
+        operands: jax.Array = query.astype(operand_dtype(fmt))
+        return operands
+
+    def put(average: jax.Array, weight: jax.Array) -> None:
+        dims = lax.broadcasted_iota(jnp.int32, (1, average.shape[1]), 1)
+        real = jnp.broadcast_to((tile < group)[:, None], average.shape)
+        plt.store(mixed.at[row, part, heads[:, None], dims], average, mask=real)
+        plt.store(weights.at[row, part, heads], weight, mask=tile < group)
+
+    @pl.when((part == 0) & (position >= 0))
+    def _() -> None:
+        key_head = projected.shape[1] - 2 * pool[0].shape[2] + head
+        new = key_head + lax.broadcasted_iota(jnp.int32, (1,), 0)
+        key = encode_rows(turn(new, None, key_gain, layer), fmt, exact=exact)
+        value = encode_rows(projected[row, pl.ds(key_head + pool[0].shape[2], 1), :], fmt, exact=exact)
+        page = tables[row, lax.div(position, PAGE_TOKENS)]
+        _store(pool, (layer, page, head, lax.rem(position, PAGE_TOKENS)), key, value)
+        # As its codes say, like every other key.
+        logits = jnp.sum(queries().astype(jnp.float32) * decode(*key), axis=1)
+        put(jnp.broadcast_to(decode(*value), (_TILE_ROWS, projected.shape[2])), logits)
+
+    @pl.when((part > 0) & (count > 0))
     def _() -> None:
         place = _Place(layer, tables, row, head)
         if cut.prefetch and not exact:
             _ask_for_page(pool[:2], place, first)
-        tile = lax.broadcasted_iota(jnp.int32, (_TILE_ROWS,), 0)
-        heads = head * group + tile
-        turn = functools.partial(_normed_and_rotated, projected, row, cos, sin, eps)
-        query = turn(2 * heads, tile < group, query_gain, layer) * (projected.shape[2] ** -0.5 * _LOG2_E)
-        query = query.astype(operand_dtype(fmt))
-        total_heads = projected.shape[1] // 2 - pool[0].shape[2]
-
-        def with_new_token() -> _State:
-            new = 2 * total_heads + head + lax.broadcasted_iota(jnp.int32, (1,), 0)
-            key = encode_rows(turn(new, None, key_gain, layer), fmt, exact=exact)
-            raw = projected[row, pl.ds(2 * total_heads + pool[0].shape[2] + head, 1), :]
-            value = encode_rows(raw, fmt, exact=exact)
-            _store(pool, (layer, tables[row, pages - 1], head, lax.rem(position, PAGE_TOKENS)), key, value)
-            return _start_with(query, decode(*key), decode(*value) * (_VALUE_LIFT if fmt.scaled else 1.0))
-
-        state = lax.cond(first + count == pages, with_new_token, lambda: _start_empty(query))
-        done, best, total = _attend(query, pool, place, (first, count, position), state, fmt, cut.block_tokens, exact)
-        dims = lax.broadcasted_iota(jnp.int32, (1, query.shape[1]), 1)
-        real = jnp.broadcast_to((tile < group)[:, None], query.shape)
-        plt.store(mixed.at[row, split, heads[:, None], dims], done / total[:, None], mask=real)
-        plt.store(weights.at[row, split, heads], best + jnp.log2(total), mask=tile < group)
+        done, best, total = _attend(queries(), pool, place, (first, count, position), fmt, cut.block_tokens, exact)
+        put(done / total[:, None], best + jnp.log2(total))
 
 
 def _ask_for_page(codes: Sequence[Any], place: _Place, number: jax.Array) -> None:
@@ -161,22 +165,6 @@ def _ask_for_page(codes: Sequence[Any], place: _Place, number: jax.Array) -> Non
     for array in codes:
         size_bytes = array.shape[3] * array.shape[4] * jnp.dtype(array.dtype).itemsize
         overlap.prefetch(array, (place.layer, page, place.head, 0, 0), size_bytes)
-
-
-def _start_empty(query: jax.Array) -> _State:
-    """No key seen."""
-    rows, width = query.shape
-    return (
-        jnp.zeros((rows, width), jnp.float32),
-        jnp.full((rows,), HIDDEN, jnp.float32),
-        jnp.zeros((rows,), jnp.float32),
-    )
-
-
-def _start_with(query: jax.Array, key: jax.Array, value: jax.Array) -> _State:
-    """One key [1, d] seen, which need not be in the pool yet: as its codes say, like every other key."""
-    logits = jnp.sum(query.astype(jnp.float32) * key, axis=1)
-    return jnp.broadcast_to(value, query.shape), logits, jnp.ones_like(logits)
 
 
 def _normed_and_rotated(
@@ -221,12 +209,11 @@ def _attend(
     pool: Sequence[Any],
     place: _Place,
     span: tuple[jax.Array, jax.Array, jax.Array],
-    state: _State,
     fmt: StorageFormat,
     block: int,
     exact: bool,
 ) -> _State:
-    """Go on with an online softmax over the keys before `position` in pages first .. first + count - 1."""
+    """Online softmax over the keys before `position` in pages first .. first + count - 1."""
     layer, tables, row, head = place
     first, count, position = span
     steps = PAGE_TOKENS // block
@@ -251,7 +238,13 @@ def _attend(
         value = widen(values[layer, page, head, :, tokens], fmt, exact=exact)
         return done * keep[:, None] + plt.dot(shares.astype(query.dtype), value.T), higher, total
 
-    # No block without a visible key is read; the row's own key is not in the pool yet, or half.
+    width = query.shape[1]
+    state = (
+        jnp.zeros((_TILE_ROWS, width), jnp.float32),
+        jnp.full((_TILE_ROWS,), HIDDEN, jnp.float32),
+        jnp.zeros((_TILE_ROWS,), jnp.float32),
+    )
+    # No block without a visible key is read. Of the row's own key and value any half may be there already.
     visible = jnp.minimum(count * PAGE_TOKENS, position - first * PAGE_TOKENS)
     done, best, total = lax.fori_loop(0, lax.div(visible + block - 1, block), step, state)
     return (done * (1.0 / _VALUE_LIFT) if fmt.scaled else done), best, total

@@ -1,6 +1,6 @@
-"""Sum of the splits times the sigmoid of the gate, Pallas-Triton: the second kernel of a decode step's attention.
+"""Sum of the parts times the sigmoid of the gate, Pallas-Triton: the second kernel of a decode step's attention.
 
-Grid (row, query head, part of the head). A program reads its part of all splits that the row used in one go.
+Grid (row, query head, columns of the head). A program reads its columns of all parts that the row used in one go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
-from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_splits
+from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
 from kernels_pallas.paged_attention.tuning import DecodeTuning
 
 
@@ -28,13 +28,13 @@ def combine(
     interpret: bool = False,
 ) -> jax.Array:
     """See the package. Values out_dtype [M, h * d]."""
-    rows, splits, queries, width = partials.mixed.shape
+    rows, parts, queries, width = partials.mixed.shape
     cut = tuning or DecodeTuning()
     columns = min(cut.combine_columns, width)
     inputs = (partials.positions, partials.weights, partials.mixed, projected.reshape(rows, -1, width))
     out = jax.ShapeDtypeStruct((rows, queries, width), out_dtype)
     values: jax.Array = pl.pallas_call(
-        functools.partial(_kernel, splits=splits, least=partials.least_pages, columns=columns),
+        functools.partial(_kernel, parts=parts, columns=columns),
         grid=(rows, queries, width // columns),
         in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in inputs],
         out_specs=pl.BlockSpec(out.shape, _origin(3)),
@@ -50,20 +50,18 @@ def _origin(rank: int) -> Any:
     return lambda *_: (0,) * rank
 
 
-def _kernel(
-    positions: Any, weights: Any, mixed: Any, projected: Any, out: Any, *, splits: int, least: int, columns: int
-) -> None:
-    row, head, part = (pl.program_id(axis) for axis in range(3))
-    dims = pl.ds(part * columns, columns)
-    padded = pl.next_power_of_2(splits)
-    split = lax.broadcasted_iota(jnp.int32, (padded,), 0)
-    used = split < used_splits(positions[row], splits, least)
-    logs = plt.load(weights.at[row, split, head], mask=used, other=HIDDEN)
-    each = part * columns + lax.broadcasted_iota(jnp.int32, (1, columns), 1)
+def _kernel(positions: Any, weights: Any, mixed: Any, projected: Any, out: Any, *, parts: int, columns: int) -> None:
+    row, head, column = (pl.program_id(axis) for axis in range(3))
+    dims = pl.ds(column * columns, columns)
+    padded = pl.next_power_of_2(parts)
+    number = lax.broadcasted_iota(jnp.int32, (padded,), 0)
+    used = number < used_parts(positions[row], parts)
+    logs = plt.load(weights.at[row, number, head], mask=used, other=HIDDEN)
+    each = column * columns + lax.broadcasted_iota(jnp.int32, (1, columns), 1)
     read = jnp.broadcast_to(used[:, None], (padded, columns))
-    parts = plt.load(mixed.at[row, split[:, None], head, each], mask=read, other=0.0)
+    averages = plt.load(mixed.at[row, number[:, None], head, each], mask=read, other=0.0)
     shares = jnp.where(used, jnp.exp2(logs - jnp.max(logs, axis=0)), 0.0)
     total = jnp.sum(shares, axis=0)
-    average = jnp.sum(parts * shares[:, None], axis=0) / jnp.where(total > 0.0, total, 1.0)
+    average = jnp.sum(averages * shares[:, None], axis=0) / jnp.where(total > 0.0, total, 1.0)
     gate = projected[row, 2 * head + 1, dims]
     out[row, head, dims] = (average / (1.0 + jnp.exp(-gate))).astype(out.dtype)

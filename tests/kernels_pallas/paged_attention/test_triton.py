@@ -58,7 +58,7 @@ def case(name: str, positions: list[int]) -> tuple[object, ...]:
         ("bf16", [130, -1, 64], {}),
         ("int8", [0, 63, 191], {}),
         ("int8", [130, -1, 64], {"splits": 2, "block_tokens": 32}),
-        ("int8", [128], {"least_pages": 2, "combine_columns": 16}),
+        ("int8", [128], {"combine_columns": 16}),
         ("fp8", [127, 65, 1], {"splits": 1}),
     ],
 )
