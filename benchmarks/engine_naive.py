@@ -24,7 +24,7 @@ from ninfer.engine.model.state import TextState
 from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, MlpWeights
 from ninfer.engine.programs.plan import decode_plan_shape, pack_decode, unpack_decode
 from ninfer.engine.programs.steps import Memory, StepOutput, decode_step, zero_memory
-from ninfer.engine.programs.stored_weights import StoredWeights, store
+from ninfer.engine.programs.stored_weights import StoredWeights, as_they_are, store
 from ninfer.engine.sampling.sampler import choose
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
@@ -110,7 +110,7 @@ def naive_step(
     config: TextConfig, width: int, stored: StoredWeights, memory: Memory, plan: jax.Array
 ) -> tuple[Memory, StepOutput]:
     """One decode round over `width` pages of every row. Same arguments and results as the engine's `decode_step`."""
-    unit, weights = unpack_decode(plan), stored.text
+    unit, weights = unpack_decode(plan), stored.opened()
     slots, positions = unit.rows.slots, unit.rows.positions
     fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
     counts = memory.counts.at[slots, fed].add(1)
@@ -201,7 +201,7 @@ def rule_cost(model: BenchModel, rows: int, *, runs: int, steps: int) -> RuleCos
     ours = partial(decode_step, model.config, model.config.vocab_size)
     forms = {"ours": ours, "again": ours, "naive": partial(naive_step, model.config, width)}
     stored = store(model.weights)
-    weights = {"ours": stored, "again": stored, "naive": StoredWeights(model.weights, turned=False)}
+    weights = {"ours": stored, "again": stored, "naive": as_they_are(model.weights)}
     arms = {name: Arm(model, weights[name], step, rows, start) for name, step in forms.items()}
     logits = {name: arm.first_logits() for name, arm in arms.items()}
     times: dict[str, list[float]] = {name: [] for name in arms}

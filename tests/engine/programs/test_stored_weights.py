@@ -1,26 +1,65 @@
 """Weights as they lie on the device: turned matrices, the same for model functions, and no copy inside a program."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from ninfer.engine.programs.plan import prefill_plan_shape
-from ninfer.engine.programs.steps import prefill_step, zero_memory
-from ninfer.engine.programs.stored_weights import StoredWeights, store
+from ninfer.engine.model.reduce import Matrix, Part
+from ninfer.engine.model.weights import TextWeights
+from ninfer.engine.programs.plan import decode_plan_shape, prefill_plan_shape
+from ninfer.engine.programs.steps import decode_step, prefill_step, zero_memory
+from ninfer.engine.programs.stored_weights import StoredWeights, as_they_are, padding_parameters, store
 from tests.engine.model.golden import WIDE, bits, golden, random_weights
 
 
-def test_opened_they_are_what_was_stored() -> None:
+def alone(weights: TextWeights) -> TextWeights:
+    """The same with each part of a joined matrix as a matrix of its own."""
+
+    def cut(leaf: Matrix) -> jax.Array:
+        return leaf.matrix[leaf.start : leaf.start + leaf.width] if isinstance(leaf, Part) else leaf
+
+    taken: TextWeights = jax.tree.map(cut, weights, is_leaf=lambda leaf: isinstance(leaf, Part))
+    return taken
+
+
+@pytest.mark.parametrize("form", [store, as_they_are])
+def test_opened_they_are_what_was_stored(form: Callable[[TextWeights], StoredWeights]) -> None:
     given = golden().weights
-    opened = jax.jit(lambda stored: stored.opened())(store(given))
+    opened = jax.jit(lambda stored: alone(stored.opened()))(form(given))
     for before, after in zip(jax.tree.leaves(given.layers), jax.tree.leaves(opened.layers), strict=True):
         np.testing.assert_array_equal(before, after)
-    np.testing.assert_array_equal(given.embed if given.head is None else given.head, opened.head)
+    np.testing.assert_array_equal(given.embed, opened.embed)
+    head = opened.embed if opened.head is None else opened.head
+    np.testing.assert_array_equal(given.embed if given.head is None else given.head, head)
 
 
-@pytest.mark.parametrize("shape", [(768, 384), (8192, 512), (6, 384), (64, 64), (320, 64)])
+def test_few_arrays_and_the_parts_of_a_matrix_in_one_product() -> None:
+    """Embedding, head and vectors; per layer the joined input, the way back, gate with up, down: as many products."""
+    stored = store(replace(golden().weights, mtp=None))
+    layers = len(golden().config.layer_types)
+    assert len(stored.arrays) == 3 + 4 * layers
+    memory = jax.eval_shape(partial(zero_memory, golden().config, pages=2, slots=2))
+    plan = jax.ShapeDtypeStruct(decode_plan_shape(pages=2, rows=2), np.dtype(np.int32))
+    program = jax.jit(partial(decode_step, golden().config, 320), donate_argnums=1).lower(stored, memory, plan)
+    lines = program.compile().as_text().splitlines()
+    products = [line for line in lines if " dot(" in line and "batch_dims" not in line]  # those with a state have one
+    assert len(products) == 1 + 4 * layers
+
+
+def test_memory_needs_know_what_joining_adds() -> None:
+    for config, weights in ((golden().config, replace(golden().weights, mtp=None)), (WIDE, random_weights(WIDE))):
+        added = sum(array.size for array in store(weights).arrays) - sum(leaf.size for leaf in jax.tree.leaves(weights))
+        tied = config.vocab_size * config.hidden_size if config.tie_word_embeddings else 0
+        assert added == padding_parameters(config) + tied
+
+
+@pytest.mark.parametrize(
+    "shape", [(768, 384), (1216, 384), (384, 512), (8192, 512), (832, 512), (64, 64), (512, 64), (320, 64)]
+)
 def test_rows_keep_their_bits_in_turned_products_of_2_to_32_rows(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(2)
     matrix, rows = rng.standard_normal(shape, np.float32), rng.standard_normal((32, shape[1]), np.float32)
@@ -40,5 +79,5 @@ def test_a_program_with_a_loop_copies_no_matrix() -> None:
         program = jax.jit(partial(prefill_step, WIDE, WIDE.vocab_size, 2), donate_argnums=1)
         return int(program.lower(stored, memory, plan).compile().memory_analysis().temp_size_in_bytes)
 
-    layers = sum(leaf.nbytes for leaf in jax.tree.leaves(weights.text.layers))
+    layers = sum(leaf.nbytes for leaf in jax.tree.leaves(random_weights(WIDE).layers))
     assert workspace_bytes(weights) < layers / 2

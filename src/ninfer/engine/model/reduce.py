@@ -5,6 +5,9 @@ reaches a few thousand elements, and other borders between kernels for other bat
 could change a row's bits; these three functions prevent it.
 """
 
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -13,11 +16,29 @@ _LOWEST = -3.38e38
 """Near the lowest finite number of float32 and of bfloat16."""
 
 
-def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Some outputs of a matrix that several products share because they have the same input."""
+
+    matrix: jax.Array
+    """[all outputs, K]"""
+    start: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})
+
+
+Matrix: TypeAlias = jax.Array | Part
+"""[N, K], one row per output."""
+
+
+def linear(x: jax.Array, weight: Matrix) -> jax.Array:
     """`x @ weight.T`: x [..., K], weight [N, K] -> [..., N], in x's dtype.
 
     A single row takes XLA's matrix-vector path, which adds in another order than the product: it is padded to two.
+    Of parts of one matrix XLA computes the product once.
     """
+    if isinstance(weight, Part):
+        return lax.slice_in_dim(linear(x, weight.matrix), weight.start, weight.start + weight.width, axis=-1)
     rows = x.reshape(-1, x.shape[-1])
     count = rows.shape[0]
     if count == 1:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ninfer.engine.model.config import TextConfig
+from ninfer.engine.model.reduce import Matrix
 from ninfer.engine.model.shapes import tensor_shapes
 
 GetTensor: TypeAlias = Callable[[str], np.ndarray]
@@ -28,11 +29,11 @@ class WeightError(ValueError):
 class AttentionWeights:
     """Gated attention. H hidden, h query heads, kv key-value heads, d head width."""
 
-    q_proj: jax.Array
+    q_proj: Matrix
     """[h * 2d, H]: per head d query rows, then d gate rows."""
-    k_proj: jax.Array
+    k_proj: Matrix
     """[kv * d, H]"""
-    v_proj: jax.Array
+    v_proj: Matrix
     """[kv * d, H]"""
     o_proj: jax.Array
     """[H, h * d]"""
@@ -47,13 +48,13 @@ class AttentionWeights:
 class DeltaNetWeights:
     """Gated delta net. Hv value heads, dk and dv head widths, C convolution channels (queries, keys, values)."""
 
-    in_proj_qkv: jax.Array
+    in_proj_qkv: Matrix
     """[C, H]"""
-    in_proj_z: jax.Array
+    in_proj_z: Matrix
     """[Hv * dv, H]"""
-    in_proj_a: jax.Array
+    in_proj_a: Matrix
     """[Hv, H]"""
-    in_proj_b: jax.Array
+    in_proj_b: Matrix
     """[Hv, H]"""
     conv1d: jax.Array
     """[C, 4]; tap 3 meets the newest input"""
@@ -72,9 +73,9 @@ class DeltaNetWeights:
 class MlpWeights:
     """Gated feed-forward; I intermediate."""
 
-    gate_proj: jax.Array
+    gate_proj: Matrix
     """[I, H]"""
-    up_proj: jax.Array
+    up_proj: Matrix
     """[I, H]"""
     down_proj: jax.Array
     """[H, I]"""

@@ -10,7 +10,6 @@ and all vectors are one vector that a program cuts.
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +17,12 @@ import numpy as np
 from jax import lax
 
 from ninfer.engine.model.config import TextConfig
-from ninfer.engine.model.reduce import Part
-from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, MlpWeights, TextWeights
+from ninfer.engine.model.reduce import Matrix, Part
+from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, TextWeights
 
 _EXTRA_MATRICES = frozenset({"fc", "head"})
-_SAME_INPUT = {
-    AttentionWeights: ("q_proj", "k_proj", "v_proj"),
-    DeltaNetWeights: ("in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"),
-    MlpWeights: ("gate_proj", "up_proj"),
-}
 _PANEL = 64
 """Joined matrices have a multiple of so many outputs: of one or two behind it the bits depend on the number of rows."""
-_Joinable = TypeVar("_Joinable", AttentionWeights, DeltaNetWeights, MlpWeights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,21 +120,26 @@ def _turned(weights: TextWeights) -> StoredWeights:
 
 
 def _joined_layer(layer: LayerWeights) -> LayerWeights:
-    return replace(layer, mixer=_joined(layer.mixer), mlp=_joined(layer.mlp))
-
-
-def _joined(weights: _Joinable) -> _Joinable:
     """The same with parts of one matrix (still [N, K]) in place of matrices with the same input."""
-    names = _SAME_INPUT[type(weights)]
-    matrices = [np.asarray(getattr(weights, name)) for name in names]
-    outputs, inputs = sum(map(len, matrices)), matrices[0].shape[1]
-    matrices.append(np.zeros((-outputs % _PANEL, inputs), matrices[0].dtype))
-    whole = np.concatenate(matrices)
-    parts, start = {}, 0
-    for name, matrix in zip(names, matrices, strict=False):
-        parts[name] = Part(matrix=whole, start=start, width=len(matrix))
-        start += len(matrix)
-    return replace(weights, **parts)
+    mixer: AttentionWeights | DeltaNetWeights
+    if isinstance(layer.mixer, AttentionWeights):
+        q, k, v = _joined(layer.mixer.q_proj, layer.mixer.k_proj, layer.mixer.v_proj)
+        mixer = replace(layer.mixer, q_proj=q, k_proj=k, v_proj=v)
+    else:
+        given = layer.mixer
+        qkv, z, a, b = _joined(given.in_proj_qkv, given.in_proj_z, given.in_proj_a, given.in_proj_b)
+        mixer = replace(given, in_proj_qkv=qkv, in_proj_z=z, in_proj_a=a, in_proj_b=b)
+    gate, up = _joined(layer.mlp.gate_proj, layer.mlp.up_proj)
+    return replace(layer, mixer=mixer, mlp=replace(layer.mlp, gate_proj=gate, up_proj=up))
+
+
+def _joined(*given: Matrix) -> tuple[Part, ...]:
+    matrices = [np.asarray(matrix) for matrix in given]
+    ends = np.cumsum([len(matrix) for matrix in matrices]).tolist()
+    padding = np.zeros((-ends[-1] % _PANEL, matrices[0].shape[1]), matrices[0].dtype)
+    whole = jnp.asarray(np.concatenate([*matrices, padding]))
+    starts = (0, *ends[:-1])
+    return tuple(Part(matrix=whole, start=at, width=end - at) for at, end in zip(starts, ends, strict=True))
 
 
 def _is_matrix(path: tuple[jax.tree_util.GetAttrKey, ...]) -> bool:
