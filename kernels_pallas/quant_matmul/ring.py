@@ -43,6 +43,12 @@ class Part:
         return self.size // 4
 
 
+def open_ring(ref: Ref, size_bytes: int) -> jax.Array:
+    """int32: where so much shared memory lies. Once a program, at its start; `ref` is any operand."""
+    text = f"{{ .reg .b64 t; .shared .align 16 .b8 ring[{size_bytes}]; mov.u64 t, $1; mov.u32 $0, ring; }}"
+    return assembly(text, "=r,l", addresses=[(ref, (0,) * ref.ndim)])
+
+
 def parts_of(form: PackedFormat) -> list[Part]:
     """The planes that run along K, in the order of the operands of ptx.py: codes, high, scales."""
     parts = [Part(plane="codes", size=16, count=4, block_bytes=2048, piece_bytes=512, lane_shift=0)]
@@ -76,12 +82,6 @@ class Ring:
     def size_bytes(self) -> int:
         """Shared memory of a program."""
         return self.tile_bytes * self.tiles * self.stages
-
-    def open(self, ref: Ref) -> jax.Array:
-        """int32: where the ring lies. Once, at the start; `ref` is any operand."""
-        text = f"{{ .reg .b64 t; .shared .align 16 .b8 ring[{self.size_bytes}]; mov.u64 t, $1; mov.u32 $0, ring; }}"
-        at = [(ref, (0,) * ref.ndim)]
-        return assembly(text, "=r,l", addresses=at)
 
     @property
     def stage_bytes(self) -> int:

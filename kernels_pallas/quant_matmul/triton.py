@@ -25,7 +25,7 @@ from kernels_pallas import overlap
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.ptx import OUT_SCALE, product
-from kernels_pallas.quant_matmul.ring import Ring
+from kernels_pallas.quant_matmul.ring import Ring, open_ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 
 Ref = Any  # pallas refs have no public type
@@ -90,7 +90,7 @@ class Job:
     @property
     def programs(self) -> int:
         """Programs of the grid; with fewer than items, each walks several."""
-        return min(self.config.programs or self.items, self.items)
+        return self.config.programs or self.items
 
 
 class Lanes:
@@ -110,6 +110,10 @@ def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[l
     chunk = FORMATS[job.format].chunk
     words = job.k // 2
     block = jnp.minimum(block, job.blocks - 1)  # past the end weights are zero, but x has to be inside
+
+    def read(index: jax.Array) -> jax.Array:  # within a chain of products x is what the one before has written
+        return plt.load(x_ref.at[index,]) if x_ref.dtype == jnp.uint32 else overlap.load_words(x_ref, index)
+
     loaded = []
     for half in range(job.halves):
         token = lanes.row + COLUMNS * half
@@ -127,7 +131,7 @@ def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[l
             else:  # two chunks share one piece of x
                 per_chunk.append(per_chunk[-1])
                 continue
-            per_chunk.append([plt.load(x_ref.at[index,]) for index in at])
+            per_chunk.append([read(index) for index in at])
         loaded.append(per_chunk)
     return loaded
 
@@ -171,10 +175,10 @@ def _factor(job: Job, squares_ref: Ref, half: int) -> jax.Array:
     width = next(w for w in (64, 32, 16, 8, 4) if parts % w == 0)
     token = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 0) + COLUMNS * half
     part = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 1)
-    at = jnp.minimum(token, job.rows - 1) * parts + part
-    total = plt.load(squares_ref.at[at,])
+    token = jnp.minimum(token, job.rows - 1)
+    total = plt.load(squares_ref.at[token, part])
     for i in range(1, parts // width):
-        total = total + plt.load(squares_ref.at[at + i * width,])
+        total = total + plt.load(squares_ref.at[token, part + i * width])
     return lax.rsqrt(jnp.sum(total, axis=1) * (1.0 / job.k) + job.eps)
 
 
@@ -258,7 +262,6 @@ def _accumulate(
 
 def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     refs = dict(zip(names, all_refs, strict=True))
-    lanes, out = Lanes(job), Output()
     layer = refs["layer"][0]
     pid = pl.program_id(0)
     if job.config.prefetch:
@@ -267,9 +270,14 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     if job.config.release:
         overlap.release_next(refs["codes"])
     if job.config.ring:
-        _stream(job, lanes, out, refs, layer, pid)
+        ring = Stream.rings(job, job.config.ring)
+        base = open_ring(refs["codes"], ring.size_bytes)
+        stream = Stream(job=job, refs=refs, layer=layer, pid=pid, ring=ring, base=base)
+        stream.fill()
+        stream.walk()
+        _ask_ahead(job, refs, pid)
     else:
-        found: list[Any] = []
+        lanes, out = Lanes(job), Output()
 
         def shadow() -> Any:
             own, tiles = _tiles(job, pid)
@@ -291,61 +299,82 @@ def _ask_ahead(job: Job, refs: dict[str, Ref], pid: Any) -> None:
         overlap.prefetch(refs["ahead"], (refs["ahead_layer"][0], pid * job.ahead_words), 4 * job.ahead_words)
 
 
-def _stream(job: Job, lanes: Lanes, out: Output, refs: dict[str, Ref], layer: Any, pid: Any) -> None:
-    """Walk the program's items with a ring of blocks that runs ahead across their borders."""
-    config = job.config
-    steps = -(-job.blocks // config.warps)
-    ring = Ring(form=FORMATS[job.format], warps=config.warps, tiles=job.tiles, stages=min(config.ring, steps))
-    base = ring.open(refs["codes"])
-    last = job.items - 1
+@attrs.frozen(kw_only=True)
+class Stream:
+    """A program's walk over its items with a ring of blocks that runs ahead across their borders."""
 
-    def copy(item: Any, step: Any, stage: Any) -> None:
+    job: Job
+    refs: dict[str, Ref]
+    layer: Any
+    pid: Any
+    ring: Ring
+    base: Any
+    """Where the ring lies in shared memory."""
+
+    @staticmethod
+    def rings(job: Job, stages: int) -> Ring:
+        """The ring of a product: at most as many stages as an item has steps."""
+        steps = -(-job.blocks // job.config.warps)
+        return Ring(form=FORMATS[job.format], warps=job.config.warps, tiles=job.tiles, stages=min(stages, steps))
+
+    def _copy(self, item: Any, step: Any, stage: Any) -> None:
+        last = self.job.items - 1
         # not `where`: of two literals it lowers to a boolean (jax 0.11.2)
-        limit = (item <= last).astype(jnp.int32) * job.blocks
-        ring.copy(base + stage * ring.stage_bytes, refs, layer, _tiles(job, jnp.minimum(item, last))[1], step, limit)
+        limit = (item <= last).astype(jnp.int32) * self.job.blocks
+        tiles = _tiles(self.job, jnp.minimum(item, last))[1]
+        self.ring.copy(self.base + stage * self.ring.stage_bytes, self.refs, self.layer, tiles, step, limit)
 
-    for stage in range(ring.stages):
-        copy(pid, stage, stage)
-    factors = _factors(job, refs)
+    def fill(self) -> None:
+        """Begin to copy the first item's first steps. Needs nothing but weights."""
+        for stage in range(self.ring.stages):
+            self._copy(self.pid, stage, stage)
 
-    def advance(item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
+    def _advance(self, lanes: Lanes, item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
         """One step of an item: take it, copy what comes a ring later into its place, multiply."""
-        xs = _load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
-        loaded = ring.take(base + stage * ring.stage_bytes, xs[0][0][0])
+        job, ring = self.job, self.ring
+        steps = -(-job.blocks // job.config.warps)
+        xs = _load_x(job, lanes, self.refs["x"], step * job.config.warps + lanes.warp)
+        loaded = ring.take(self.base + stage * ring.stage_bytes, xs[0][0][0])
         beyond = step + ring.stages
         over = (beyond >= steps).astype(jnp.int32)
-        copy(item + over * job.programs, beyond - over * steps, stage)
+        self._copy(item + over * job.programs, beyond - over * steps, stage)
         accs = tuple(
             tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
         )
         return lax.rem(stage + 1, ring.stages), accs
 
-    def walk(item: Any, stage: Any) -> Any:
-        own, tiles = _tiles(job, item)
-        early = _early(job, out, refs, layer, own, tiles)
-        zero = jnp.zeros((config.warps, 128), jnp.float32)
-        accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
+    def walk(self) -> None:
+        """Multiply and write all items of the program; `fill` comes before."""
+        job, config = self.job, self.job.config
+        steps = -(-job.blocks // config.warps)
+        lanes, out = Lanes(job), Output()
+        factors = _factors(job, self.refs)
 
-        def group(i: Any, carry: Any) -> Any:
-            for u in range(config.unroll):
-                carry = advance(item, i * config.unroll + u, *carry)
-            return carry
+        def one(item: Any, stage: Any) -> Any:
+            own, tiles = _tiles(job, item)
+            early = _early(job, out, self.refs, self.layer, own, tiles)
+            zero = jnp.zeros((config.warps, 128), jnp.float32)
+            accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
 
-        whole = steps // config.unroll
-        stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
-        for step in range(whole * config.unroll, steps):
-            stage, accs = advance(item, step, stage, accs)
-        _finish(job, out, refs, accs, own, factors, early)
-        return stage
+            def group(i: Any, carry: Any) -> Any:
+                for u in range(config.unroll):
+                    carry = self._advance(lanes, item, i * config.unroll + u, *carry)
+                return carry
 
-    first = jnp.int32(0)
-    if job.items == job.programs:
-        walk(pid, first)
-    else:
-        mine = lax.div(last - pid, job.programs) + 1
-        lax.fori_loop(0, mine, lambda i, stage: walk(pid + i * job.programs, stage), first)
-    _ask_ahead(job, refs, pid)
+            whole = steps // config.unroll
+            stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
+            for step in range(whole * config.unroll, steps):
+                stage, accs = self._advance(lanes, item, step, stage, accs)
+            _finish(job, out, self.refs, accs, own, factors, early)
+            return stage
+
+        first = jnp.int32(0)
+        if job.items == job.programs:
+            one(self.pid, first)
+        else:
+            mine = lax.div(job.items - 1 - self.pid + job.programs, job.programs)
+            lax.fori_loop(0, mine, lambda i, stage: one(self.pid + i * job.programs, stage), first)
 
 
 def _factors(job: Job, refs: dict[str, Ref]) -> list[Any]:
@@ -428,7 +457,7 @@ def run(
     optional = {"high": matrix.high, "scales": matrix.scales, "row_scales": matrix.row_scales}
     operands.update({name: plane for name, plane in optional.items() if plane is not None})
     if x.squares is not None:
-        operands["squares"] = x.squares.reshape(-1)
+        operands["squares"] = x.squares
     operands["layer"] = layer
     operands.update(more)
     if ahead is not None and job.ahead_words:
@@ -490,7 +519,7 @@ def project(
     config: Config | None = None,
 ) -> jax.Array:
     """See `kernels_pallas.quant_matmul.project`. `config`: another cut than the table's, to measure it."""
-    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    config = config or config_for(matrix.format, matrix.n, matrix.k, "plain")
     job = plan(x, matrix, "plain", 0, config, ahead)
     outputs = {"out": jax.ShapeDtypeStruct((job.rows, job.n), out_dtype)}
     return run(job, x, matrix, layer, outputs, {}, {}, ahead)[0]
@@ -507,7 +536,7 @@ def project_gated(
     config: Config | None = None,
 ) -> Activation:
     """See `kernels_pallas.quant_matmul.project_gated`."""
-    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    config = config or config_for(matrix.format, matrix.n, matrix.k, "gated")
     job = plan(x, matrix, "gated", shift, config, ahead)
     outputs = {"out": jax.ShapeDtypeStruct((job.rows, job.n // 2), out_dtype)}
     (values,) = run(job, x, matrix, layer, outputs, {}, {}, ahead)
@@ -530,7 +559,7 @@ def project_residual(
     config: Config | None = None,
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """See `kernels_pallas.quant_matmul.project_residual`."""
-    config = config or config_for(matrix.format, matrix.n, matrix.k)
+    config = config or config_for(matrix.format, matrix.n, matrix.k, "residual")
     job = plan(x, matrix, "residual", shift, config, ahead)
     outputs = {
         "residual_out": jax.ShapeDtypeStruct(residual.shape, jnp.float32),

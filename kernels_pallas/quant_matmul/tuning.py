@@ -5,9 +5,6 @@ Values come from the device (docs/performance/gpu_notes.md); another shape takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import attrs
 
 
@@ -37,21 +34,34 @@ class Config:
     """Let the next kernel launch early."""
 
 
-WIDE = Config(pipeline=False, ahead_bytes=8 << 20, release=True)
-"""Many rows: a program per tile fills the device."""
-NARROW = Config(warps=8, pipeline=False, ahead_bytes=8 << 20, release=True)
-"""Few rows (5120 are 320 tiles on 132 multiprocessors): more warps a tile."""
-TABLE: Mapping[tuple[str, int, int], Config] = MappingProxyType(
-    {
-        ("q4_g64", 16384, 5120): attrs.evolve(WIDE, pin=False),
-        ("q4_g64", 14336, 5120): attrs.evolve(WIDE, pin=False),
-        ("bf16", 5120, 6144): attrs.evolve(NARROW, unroll=2),
-        ("bf16", 5120, 17408): attrs.evolve(NARROW, unroll=2),
-    }
-)
-"""(format, N, K) to its measured best where that is not the rule's."""
+@attrs.frozen(kw_only=True)
+class ChainConfig:
+    """How a chain of products is cut (chain.py)."""
+
+    programs: int = 363
+    """All on the device at once: 1088 pairs of gate and up tiles are three each."""
 
 
-def config_for(format: str, n: int, k: int) -> Config:
-    """The choice for a matrix [n, k]."""
-    return TABLE.get((format, n, k), NARROW if n <= 8192 else WIDE)
+_BASE = Config(pipeline=False, ahead_bytes=8 << 20, release=True)
+_FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
+
+
+def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
+    """The choice for a matrix [n, k] with this epilogue: measured for the shapes of specs.py, a near rule for others.
+
+    A row's bits depend on `warps` alone of all fields, and here on nothing but the arguments.
+    """
+    four_bits = format in _FOUR_BITS
+    if n > 65536:  # the head: so long that only the stream counts, and what follows is not ours
+        return Config(ring=3)
+    if epilogue == "residual":  # 5120 outputs are 320 tiles for 132 multiprocessors: more warps a tile
+        if format == "bf16":
+            return attrs.evolve(_BASE, warps=8, unroll=2)
+        if four_bits and k >= 8192:
+            return attrs.evolve(_BASE, ring=3 if format == "q6_g64" else 4)
+        return attrs.evolve(_BASE, warps=8, ring=0 if four_bits else 2)
+    if not four_bits:
+        return attrs.evolve(_BASE, ring=2)
+    if epilogue == "gated":
+        return _BASE
+    return attrs.evolve(_BASE, ring=1 if format == "q6_g64" else 2, tiles=2)
