@@ -57,7 +57,7 @@ def oracle(tokens: Tokens, weights: GdnWeights) -> tuple[np.ndarray, np.ndarray]
         field.name: np.asarray(getattr(weights, field.name)[LAYER], np.float64) for field in dataclasses.fields(weights)
     }
     joined = np.concatenate([np.zeros((3, SIZES.channels)), mixed])
-    total = sum(joined[tap : tap + len(mixed)] * own["conv"][:, tap] for tap in range(4))
+    total = sum(joined[tap : tap + len(mixed)] * own["conv"][tap] for tap in range(4))
     convolved = total / (1 + np.exp(-total))
 
     def unit(part: np.ndarray) -> np.ndarray:

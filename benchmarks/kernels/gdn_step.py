@@ -51,10 +51,11 @@ def random_layers(layers: int, slots: int, rng: np.random.Generator) -> tuple[Gd
     state = GdnState(
         recurrent=stack(0.1 * normal(1, slots, heads, SIZES.key_dim, SIZES.value_dim)),
         conv=stack(normal(1, slots, 4, SIZES.channels)),
+        arrivals=jnp.zeros((16, heads), jnp.int32),
     )
     weights = GdnWeights(
         ab=stack((normal(1, 2 * heads, HIDDEN_27B) / HIDDEN_27B**0.5).astype(jnp.bfloat16)),
-        conv=stack(0.5 * normal(1, SIZES.channels, 4)),
+        conv=stack(0.5 * normal(1, 4, SIZES.channels)),
         a_log=jnp.log(jnp.asarray(rng.uniform(0.2, 4.0, (layers, heads)), jnp.float32)),
         dt_bias=normal(layers, heads) - 2.0,
         norm=1.0 + 0.1 * normal(layers, SIZES.value_dim),
@@ -85,7 +86,7 @@ def expected(
     row = np.asarray(projected, np.float64)
     mixed, z = row[: SIZES.channels], row[SIZES.channels :]
     inputs = [ring[(position - back) % 4] * (position >= back) for back in (3, 2, 1)] + [mixed]
-    total = sum(one * own["conv"][:, tap] for tap, one in enumerate(inputs))
+    total = sum(one * own["conv"][tap] for tap, one in enumerate(inputs))
     convolved = total / (1 + np.exp(-total))
     assert x.squares is not None
     scale = 2.0**x.shift / np.sqrt(np.asarray(x.squares[0], np.float64).sum() / HIDDEN_27B + EPS)

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels_pallas.sampling.best import Best
+from benchmarks.kernels.gdn_chunk import kernel_times
 from kernels_pallas.sampling.reference import best_tokens_reference
 from kernels_pallas.sampling.triton import best_tokens_triton
 from kernels_pallas.sampling.tuning import DEFAULT
@@ -66,14 +67,12 @@ def selection(text: str):  # type: ignore[no-untyped-def]
 
 
 def chain(text: str):  # type: ignore[no-untyped-def]
-    """LINKS selections, each with penalties that wait for the last one."""
+    """LINKS selections, each for slots that the last one's tokens decide."""
 
     def many(logits, counts, slots, presence, frequency):  # type: ignore[no-untyped-def]
-        best: Best | None = None
-        for link in range(LINKS):
-            if best is not None:
-                slots = jnp.maximum(best.ids[:, 0] * 0 + jnp.int32(link % SLOTS), 0)
+        for _ in range(LINKS):
             best = selection(text)(logits, counts, slots, presence, frequency)
+            slots = jax.lax.rem(best.ids[:, 0], jnp.int32(SLOTS))
         return best
 
     return jax.jit(many)
@@ -100,8 +99,13 @@ def main(cases: list[str]) -> None:
             begin = time.perf_counter()
             jax.block_until_ready([program(*given) for _ in range(4)])
             times.append((time.perf_counter() - begin) / 4 / LINKS * 1e6)
-        say(f"M {case:30s} {min(times):7.2f} us (worst of 5: {max(times):.2f})")
-        rows.append({"case": case, "us": min(times), "worst_us": max(times)})
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder):
+                jax.block_until_ready(program(*given))
+            kernels = kernel_times(Path(folder), LINKS)
+        listed = ", ".join(f"{name.split('::')[-1][:30]} {took:.1f}" for name, took in kernels.items())
+        say(f"M {case:30s} {min(times):7.2f} us (worst of 5: {max(times):.2f}); kernels {listed}")
+        rows.append({"case": case, "us": min(times), "worst_us": max(times), "kernels_us": kernels})
     folder = os.environ.get("JOB_OUT") or os.environ.get("OUT")
     if folder:
         Path(folder, "sampling.json").write_text(json.dumps(rows, indent=1))

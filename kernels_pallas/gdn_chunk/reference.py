@@ -78,6 +78,7 @@ def gdn_chunk_reference(
     changed = GdnState(
         recurrent=state.recurrent.at[at, slot].set(after.recurrent),
         conv=state.conv.at[at, slot].set(ring_after(ring, mixed.astype(jnp.float32), start, count)),
+        arrivals=state.arrivals,
     )
     return to_dtype(out.reshape(z.shape), out_dtype), changed
 
@@ -94,7 +95,7 @@ def ring_after(ring: jax.Array, mixed: jax.Array, start: jax.Array, count: jax.A
 def _chunk(sizes: GdnSizes, weights: GdnWeights, eps: float, carry: Carry, rows: Rows) -> tuple[Carry, jax.Array]:
     """64 tokens of one layer: weights of that layer alone."""
     joined = jnp.concatenate([carry.history, rows.mixed.astype(jnp.float32)])
-    parts = [joined[tap : tap + CHUNK_TOKENS] * weights.conv[:, tap] for tap in range(CONV_TAPS)]
+    parts = [joined[tap : tap + CHUNK_TOKENS] * weights.conv[tap] for tap in range(CONV_TAPS)]
     query, key, value = split_heads(silu(sum(parts[1:], start=parts[0])), sizes)
     log_decay, beta = gates(rows.a, rows.b, weights.a_log, weights.dt_bias)
     real = rows.real[:, None]

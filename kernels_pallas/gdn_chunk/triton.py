@@ -2,7 +2,7 @@
 
 1. `gdn_convolve`, twice, a program per chunk and head: convolution, SiLU, and the length of queries and keys.
 2. `gdn_prepare`, a program per chunk and value head: gates, and what a chunk needs of itself: the inverse of its
-   triangular system (16 x 16 substitution, then merges) and the products of queries and keys.
+   triangular system (merges of blocks) and the products of queries and keys.
 3. `gdn_scan`, a program per value head and some columns of its state, which stays in registers from the first chunk to
    the last. It writes the state back and brings the convolution's ring up to date.
 4. `gdn_finish`: gated norm over a head.
@@ -31,11 +31,6 @@ Ref: TypeAlias = Any
 """An array in device memory as a kernel sees it: jax has no public type for it."""
 
 _F16 = jnp.dtype(jnp.float16)
-_BLOCK = 16
-"""Rows solved by substitution; powers of the matrix (Neumann) lose every digit at 64 on correlated keys."""
-
-_THREE_PASSES, _PLAIN = lax.DotAlgorithmPreset.TF32_TF32_F32_X3, lax.DotAlgorithmPreset.F32_F32_F32
-"""Products of float32: by tensor cores, to nearly float32's precision; by the CPU, when a kernel is interpreted."""
 
 
 class Prepared(NamedTuple):
@@ -117,8 +112,8 @@ def _convolve(
     output = jax.ShapeDtypeStruct((n, heads, CHUNK_TOKENS, width), jnp.float16)
     operands = (*place, mixed, weights.conv, state.conv)
     convolved: jax.Array = pl.pallas_call(
-        functools.partial(_convolve_kernel, first=first, unit=unit),
-        grid=(n, heads),
+        functools.partial(_convolve_kernel, first=first, unit=unit, rows=options.convolve_rows),
+        grid=(mixed.shape[0] // options.convolve_rows, heads),
         in_specs=[_whole(operand) for operand in operands],
         out_specs=_whole(output),
         out_shape=output,
@@ -141,17 +136,18 @@ def _convolve_kernel(
     *,
     first: int,
     unit: bool,
+    rows: int,
 ) -> None:
-    chunk, head = pl.program_id(0), pl.program_id(1)
+    part, head = pl.program_id(0), pl.program_id(1)
     layer, slot, start = layer_ref[0], slot_ref[0], start_ref[0]
-    tile = out_ref.shape[2:]
-    from_channel = first + head * tile[1]
-    channel = from_channel + lax.broadcasted_iota(jnp.int32, tile, 1)
-    row = lax.broadcasted_iota(jnp.int32, tile, 0)
-    real = row < count_ref[0] - chunk * CHUNK_TOKENS
-    total = jnp.zeros(tile, jnp.float32)
+    width = out_ref.shape[3]
+    lane = first + head * width + lax.broadcasted_iota(jnp.int32, (width,), 0)
+    channel = first + head * width + lax.broadcasted_iota(jnp.int32, (rows, width), 1)
+    row = part * rows + lax.broadcasted_iota(jnp.int32, (rows, width), 0)
+    real = row < count_ref[0]
+    total = jnp.zeros((rows, width), jnp.float32)
     for back in range(CONV_TAPS):
-        token = chunk * CHUNK_TOKENS + row - back
+        token = row - back
         at = mixed_ref.at[jnp.maximum(token, 0), channel]
         given = plt.load(at, mask=real & (token >= 0), other=0.0).astype(jnp.float32)
         if back:  # the first rows of a call reach back into the ring
@@ -160,13 +156,14 @@ def _convolve_kernel(
                 ring = conv_ref.at[layer, slot, lax.rem(start + token + CONV_TAPS, CONV_TAPS), channel]
                 return given + plt.load(ring, mask=(token < 0) & (start + token >= 0), other=0.0)
 
-            given = lax.cond(chunk == 0, from_ring, lambda given: given, given)
-        lane = from_channel + lax.broadcasted_iota(jnp.int32, tile[1:], 0)
-        total = total + given * taps_ref[layer, lane, CONV_TAPS - 1 - back][None, :]
+            given = lax.cond(part == 0, from_ring, lambda given: given, given)
+        total = total + given * taps_ref[layer, CONV_TAPS - 1 - back, lane][None, :]
     result = silu(total)
     if unit:
         result = result * lax.rsqrt(jnp.sum(result * result, axis=1) + L2_EPSILON)[:, None]
-    out_ref[chunk, head, :, :] = to_dtype(jnp.where(real, result, 0.0), _F16)
+    in_chunk = pl.ds(lax.rem(part * rows, CHUNK_TOKENS), rows)
+    result = to_dtype(jnp.where(real, result, 0.0), _F16)
+    out_ref[lax.div(part * rows, CHUNK_TOKENS), head, in_chunk, :] = result
 
 
 # ------------------------------------------------------------------ 2. every chunk by itself
@@ -192,7 +189,7 @@ def _prepare(
     outputs = [square, square, square, scalar, scalar]
     operands = (place.layer, place.tokens, keys, a, b, weights.a_log, weights.dt_bias)
     prepared = pl.pallas_call(
-        functools.partial(_prepare_kernel, sizes=sizes, precise=_PLAIN if interpret else _THREE_PASSES),
+        functools.partial(_prepare_kernel, sizes=sizes),
         grid=(n, sizes.value_heads),
         in_specs=[_whole(operand) for operand in operands],
         out_specs=[_whole(output) for output in outputs],
@@ -219,7 +216,6 @@ def _prepare_kernel(
     to_end_ref: Ref,
     *,
     sizes: GdnSizes,
-    precise: lax.DotAlgorithmPreset,
 ) -> None:
     chunk, head = pl.program_id(0), pl.program_id(1)
     key_head, layer = lax.div(head, sizes.share), layer_ref[0]
@@ -238,7 +234,7 @@ def _prepare_kernel(
     inside = plt.dot(query, key, trans_b=True) * ratio * sizes.key_dim**-0.5
     inside_ref[chunk, head, :, :] = inside.astype(jnp.float16)
     overlap = jnp.where(over > down, beta[:, None] * plt.dot(key, key, trans_b=True) * ratio, 0.0)
-    high, low = _two_halves(_unit_lower_inverse(overlap, precise) * beta[None, :])
+    high, low = _two_halves(_unit_lower_inverse(overlap) * beta[None, :])
     solve_high_ref[chunk, head, :, :] = high
     solve_low_ref[chunk, head, :, :] = low
     last = jnp.sum(jnp.where(row == CHUNK_TOKENS - 1, decay, 0.0))
@@ -252,32 +248,33 @@ def _two_halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return high, (x - high.astype(jnp.float32)).astype(jnp.float16)
 
 
-def _unit_lower_inverse(strict: jax.Array, precise: lax.DotAlgorithmPreset) -> jax.Array:
-    """(I + strict)^-1 for strictly lower triangular strict [64, 64], float32."""
-    times = functools.partial(plt.dot, precision=precise)
-    blocks = CHUNK_TOKENS // _BLOCK
-    cut = (blocks, _BLOCK, blocks, _BLOCK)
-    on_diagonal = lax.broadcasted_iota(jnp.int32, cut, 0) == lax.broadcasted_iota(jnp.int32, cut, 2)
-    diagonal = jnp.sum(jnp.where(on_diagonal, strict.reshape(cut), 0.0), axis=2)  # [blocks, 16, 16]
-    over = lax.broadcasted_iota(jnp.int32, diagonal.shape, 1)
-    down = lax.broadcasted_iota(jnp.int32, diagonal.shape, 2)
+def _unit_lower_inverse(strict: jax.Array) -> jax.Array:
+    """(I + strict)^-1 for strictly lower triangular strict [64, 64], float32.
 
-    def substitute(row: jax.Array, solved: jax.Array) -> jax.Array:
-        factors = jnp.sum(jnp.where(over == row, diagonal, 0.0), axis=1)  # [blocks, 16]: this row of each block
-        known = jnp.sum(factors[:, :, None] * solved, axis=1)
-        return jnp.where(over == row, solved - known[:, None, :], solved)
-
-    solved = lax.fori_loop(1, _BLOCK, substitute, (over == down).astype(jnp.float32))
-    inverse = jnp.where(on_diagonal, solved[:, :, None, :], 0.0).reshape(CHUNK_TOKENS, CHUNK_TOKENS)
+    Blocks of 1, 2, 4 ... 32 rows are merged, all of one width in two products:
+    [[P, 0], [R, Q]]^-1 = [[P^-1, 0], [-Q^-1 R P^-1, Q^-1]]. Unlike powers of the matrix (Neumann), which lose every
+    digit at 64 on correlated keys, this never leaves the size of the result, at most 1.
+    """
     over = lax.broadcasted_iota(jnp.int32, strict.shape, 0)
     down = lax.broadcasted_iota(jnp.int32, strict.shape, 1)
-    width = _BLOCK
-    while width < CHUNK_TOKENS:  # [[P, 0], [R, Q]]^-1 = [[P^-1, 0], [-Q^-1 R P^-1, Q^-1]], all blocks in one product
+
+    def below(width: int) -> jax.Array:
         pair = lax.div(over, 2 * width) == lax.div(down, 2 * width)
-        below = jnp.where(pair & (lax.div(over, width) != lax.div(down, width)), strict, 0.0)
-        inverse = inverse - times(inverse, times(below, inverse))
+        return jnp.where(pair & (lax.div(over, width) != lax.div(down, width)), strict, 0.0)
+
+    inverse = (over == down).astype(jnp.float32) - below(1)
+    width = 2
+    while width < CHUNK_TOKENS:
+        inverse = inverse - _times(inverse, _times(below(width), inverse))
         width *= 2
     return inverse
+
+
+def _times(left: jax.Array, right: jax.Array) -> jax.Array:
+    """A product of float32 numbers of ordinary size to 22 bits: three passes of the tensor cores."""
+    (left, left_rest), (right, right_rest) = _two_halves(left), _two_halves(right)
+    product: jax.Array = plt.dot(left, right) + plt.dot(left, right_rest) + plt.dot(left_rest, right)
+    return product
 
 
 # ------------------------------------------------------------------ 3. the states one after the other
@@ -310,7 +307,7 @@ def _scan(
         interpret=interpret,
         name="gdn_scan",
     )(*operands)
-    return out, GdnState(recurrent=recurrent, conv=conv)
+    return out, GdnState(recurrent=recurrent, conv=conv, arrivals=state.arrivals)
 
 
 def _scan_kernel(

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 class GdnChunkOptions:
     """Options of the Triton kernels."""
 
+    convolve_rows: int = 32
+    """Tokens of one program of the convolution: a divisor of 64."""
     convolve_warps: int = 4
     prepare_warps: int = 4
-    columns: int = 32
+    columns: int = 64
     """Columns of a state in one program of the scan."""
     scan_warps: int = 4
     scan_stages: int = 2

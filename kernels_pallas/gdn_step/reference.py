@@ -47,17 +47,18 @@ def gdn_step_reference(
     changed = GdnState(
         recurrent=state.recurrent.at[at, into].set(after, mode="drop"),
         conv=state.conv.at[at, into, positions % CONV_TAPS].set(mixed, mode="drop"),
+        arrivals=state.arrivals,
     )
     return Activation(values=to_dtype(gated, out_dtype), squares=None, shift=0, eps=0.0), changed
 
 
 def convolve_rows(mixed: jax.Array, ring: jax.Array, positions: jax.Array, taps: jax.Array) -> jax.Array:
-    """One token a row: mixed [M, C] after ring [M, 4, C], taps [C, 4] -> [M, C], before the SiLU."""
-    total = mixed * taps[:, CONV_TAPS - 1]
+    """One token a row: mixed [M, C] after ring [M, 4, C], taps [4, C] -> [M, C], before the SiLU."""
+    total = mixed * taps[CONV_TAPS - 1]
     for back in range(1, CONV_TAPS):
         row = (positions - back) % CONV_TAPS
         earlier = jnp.take_along_axis(ring, row[:, None, None], axis=1)[:, 0]
-        total = total + jnp.where((positions >= back)[:, None], earlier, 0.0) * taps[:, CONV_TAPS - 1 - back]
+        total = total + jnp.where((positions >= back)[:, None], earlier, 0.0) * taps[CONV_TAPS - 1 - back]
     return total
 
 

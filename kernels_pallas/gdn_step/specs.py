@@ -18,7 +18,7 @@ def zero_weights(layers: int, sizes: GdnSizes, hidden: int) -> GdnWeights:
     """Weights of the right shapes."""
     return GdnWeights(
         ab=jnp.zeros((layers, 2 * sizes.value_heads, hidden), jnp.bfloat16),
-        conv=jnp.zeros((layers, sizes.channels, CONV_TAPS), jnp.float32),
+        conv=jnp.zeros((layers, CONV_TAPS, sizes.channels), jnp.float32),
         a_log=jnp.zeros((layers, sizes.value_heads), jnp.float32),
         dt_bias=jnp.zeros((layers, sizes.value_heads), jnp.float32),
         norm=jnp.zeros((layers, sizes.value_dim), jnp.float32),

@@ -1,11 +1,13 @@
-"""One delta-net step in one launch: a program per row and value head. Pallas-Triton.
+"""One delta-net step in one launch: programs per row and value head. Pallas-Triton.
 
-A program holds its head's whole state [dk, dv] in registers between one read and one write, because the output norm
-needs all of dv. Everything else it computes itself: the gates from the row's activation (two products of length H),
-convolution and lengths of its query, key and value. The value heads of one key head do that twice or thrice, which is
-cheaper than a second launch.
+A program walks through tiles of its head's state, `columns` wide, and holds one in registers between its only read and
+its only write, while the next is on its way. Everything else it computes itself: the gates from the row's activation
+(two products of length H), convolution and lengths of its query, key and value. The value heads of one key head do that
+twice or thrice, which is cheaper than a second launch. With few rows the tiles of a head are dealt out to several
+programs; the last that arrives does the norm over all of dv.
 
-Invariant: a program depends on its own row alone, so a row's bits depend on no other row and not on their number.
+Invariant: a program depends on its own row alone, and what a tile does on nothing but its place, so a row's bits depend
+on no other row, not on their number, and not on how tiles are dealt out.
 """
 
 import functools
@@ -18,6 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas import overlap
 from kernels_pallas.arrays import Activation
 from kernels_pallas.gdn_step.reference import silu, softplus, to_dtype
 from kernels_pallas.gdn_step.state import CONV_TAPS, L2_EPSILON, GdnSizes, GdnState, GdnWeights, sizes_of
@@ -61,33 +64,35 @@ def gdn_step_triton(
     sizes = sizes_of(state)
     if sizes.key_dim & (sizes.key_dim - 1) or sizes.value_dim & (sizes.value_dim - 1):
         raise NotImplementedError(f"heads of {sizes.key_dim} x {sizes.value_dim} are no powers of two")
+    columns = min(options.columns, sizes.value_dim)
+    parts = min(options.parts(projected.shape[0]), sizes.value_dim // columns)
     rows = projected.shape[0]
     squares = () if x.squares is None else (x.squares,)
     operands = (
-        layer, slots, positions, projected, x.values, *squares,
-        weights.ab, weights.conv, weights.a_log, weights.dt_bias, weights.norm, state.recurrent, state.conv,
+        layer, slots, positions, projected, x.values, *squares, weights.ab, weights.conv, weights.a_log,
+        weights.dt_bias, weights.norm, state.recurrent, state.conv, state.arrivals,
     )  # fmt: skip
-    aliased = len(operands) - 2
-    out, recurrent, conv = pl.pallas_call(
+    outputs = [
+        jax.ShapeDtypeStruct((rows, sizes.values), out_dtype),
+        jax.ShapeDtypeStruct((rows, sizes.values), jnp.float32),  # before the norm: where the tiles of a head meet
+        *(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in operands[-3:]),
+    ]
+    out, _, recurrent, conv, arrivals = pl.pallas_call(
         functools.partial(
-            _kernel if squares else _without_squares,
-            sizes=sizes, eps=eps, x_eps=x.eps, x_scale=2.0**x.shift,
-            evict_first=options.evict_first, hold=options.hold and not interpret,  # a barrier has no interpretation
+            _kernel if squares else _without_squares, sizes=sizes, columns=columns, parts=parts, eps=eps, x_eps=x.eps,
+            x_scale=2.0**x.shift, prefetched=options.prefetched and not interpret, on_device=not interpret,
         ),
-        grid=(sizes.value_heads, rows),
+        grid=(parts, sizes.value_heads, rows),
         in_specs=[_whole(operand) for operand in operands],
-        out_specs=[pl.BlockSpec((rows, sizes.values), _origin(2)), _whole(state.recurrent), _whole(state.conv)],
-        out_shape=[
-            jax.ShapeDtypeStruct((rows, sizes.values), out_dtype),
-            jax.ShapeDtypeStruct(state.recurrent.shape, state.recurrent.dtype),
-            jax.ShapeDtypeStruct(state.conv.shape, state.conv.dtype),
-        ],
-        input_output_aliases={aliased: 1, aliased + 1: 2},
+        out_specs=[_whole(output) for output in outputs],
+        out_shape=outputs,
+        input_output_aliases={len(operands) - 3 + place: 2 + place for place in range(3)},
         compiler_params=plt.CompilerParams(num_warps=options.num_warps, num_stages=1),
         interpret=interpret,
         name="gdn_step",
     )(*operands)  # fmt: skip
-    return Activation(values=out, squares=None, shift=0, eps=0.0), GdnState(recurrent=recurrent, conv=conv)
+    changed = GdnState(recurrent=recurrent, conv=conv, arrivals=arrivals)
+    return Activation(values=out, squares=None, shift=0, eps=0.0), changed
 
 
 def _without_squares(*refs: Ref, **static: Any) -> None:
@@ -107,73 +112,121 @@ def _kernel(
     a_log_ref: Ref,
     dt_bias_ref: Ref,
     gain_ref: Ref,
-    recurrent_in_ref: Ref,
-    conv_in_ref: Ref,
+    _recurrent: Ref,
+    _conv: Ref,
+    _arrivals: Ref,
     out_ref: Ref,
+    raw_ref: Ref,
     recurrent_ref: Ref,
     conv_ref: Ref,
+    arrivals_ref: Ref,
     *,
     sizes: GdnSizes,
+    columns: int,
+    parts: int,
     eps: float,
     x_eps: float,
     x_scale: float,
-    evict_first: bool,
-    hold: bool,
+    prefetched: bool,
+    on_device: bool,
 ) -> None:
-    del recurrent_in_ref, conv_in_ref  # the same memory as the outputs
-    head, row = pl.program_id(0), pl.program_id(1)
+    part, head, row = pl.program_id(0), pl.program_id(1), pl.program_id(2)
     layer, slot, position = layer_ref[0], slots_ref[row], positions_ref[row]
     real, slot = slot >= 0, jnp.maximum(slot, 0)
-    policy = "evict_first" if evict_first else None
     key_head = lax.div(head, sizes.share)
     at_query, at_key = key_head * sizes.key_dim, sizes.keys + key_head * sizes.key_dim
-    at_value = 2 * sizes.keys + head * sizes.value_dim
+    tiles = sizes.value_dim // columns // parts
+    first = [(part * tiles + tile) * columns for tile in range(tiles)]
+    if prefetched:
+        share = sizes.key_dim // parts
+        overlap.prefetch(recurrent_ref, (layer, slot, head, part * share, 0), share * sizes.value_dim * 4)
 
-    # 1. Everything is read before anything is computed.
-    matrix = recurrent_ref.at[layer, slot, head, :, :]
-    whole = (sizes.key_dim, sizes.value_dim)
-    before = plt.load(matrix, mask=jnp.broadcast_to(real & (position > 0), whole), other=0.0, eviction_policy=policy)
-    if hold:  # ptxas moves loads down to their first use, one latency after the other; not across a barrier
-        plt.debug_barrier()
+    # 1. The first tile and everything that is needed before the state is read, before anything is computed.
+    whole = (sizes.key_dim, columns)
+    held, mine = jnp.broadcast_to(real & (position > 0), whole), jnp.broadcast_to(real, whole)
+
+    def tile_at(column: jax.Array) -> Ref:
+        return recurrent_ref.at[layer, slot, head, :, pl.ds(column, columns)]
+
+    ahead = plt.load(tile_at(first[0]), mask=held, other=0.0)
+    _hold(on_device)
     window = functools.partial(_load_window, projected_ref, conv_ref, taps_ref, layer, slot, row, position)
-    query_window = window(at_query, sizes.key_dim)
-    key_window = window(at_key, sizes.key_dim)
-    value_window = window(at_value, sizes.value_dim)
+    query_window, key_window = window(at_query, sizes.key_dim), window(at_key, sizes.key_dim)
+    at_values = [2 * sizes.keys + head * sizes.value_dim + column for column in first]
+    value_windows = [window(at_value, columns) for at_value in at_values]
     pieces = _load_pieces(x_ref, ab_ref, layer, row, head, sizes.value_heads)
     squares = None if squares_ref is None else _load_squares(squares_ref, row)
     a_log, dt_bias = a_log_ref[layer, head], dt_bias_ref[layer, head]
-    gate = projected_ref[row, pl.ds(sizes.channels + head * sizes.value_dim, sizes.value_dim)]
-    gain = gain_ref[layer, :]
-    if hold:
-        plt.debug_barrier()
+    _hold(on_device)
 
-    # 2. Gates, query, key, value: all the while the state is on its way.
+    # 2. Gates, query and key, while the state is on its way.
     mean_square = None if squares is None else jnp.sum(squares) * (1.0 / x_ref.shape[1])
     scale = x_scale if mean_square is None else lax.rsqrt(mean_square + x_eps) * x_scale
     a, b = (jnp.sum(product) * scale for product in _multiply(pieces))
     decay = jnp.exp(-jnp.exp(a_log) * softplus(a + dt_bias))
     beta = 1.0 / (1.0 + jnp.exp(-b))
-    query, key, value = (_convolve(part) for part in (query_window, key_window, value_window))
+    query, key = _convolve(query_window), _convolve(key_window)
     query = query * (lax.rsqrt(jnp.sum(query * query) + L2_EPSILON) * sizes.key_dim**-0.5)
     key = key * lax.rsqrt(jnp.sum(key * key) + L2_EPSILON)
-    overlap = jnp.sum(key * query)
+    met = jnp.sum(key * query)
 
     # 3. The recurrence. Both products read the old state: o = S_new^T q = exp(g) S^T q + (k . q) u.
-    change = beta * (value - decay * jnp.sum(before * key[:, None], axis=0))
-    out = decay * jnp.sum(before * query[:, None], axis=0) + overlap * change
-    after = before * decay + key[:, None] * change[None, :]
-    plt.store(matrix, after, mask=jnp.broadcast_to(real, whole), eviction_policy=policy)
+    for tile, column in enumerate(first):
+        before = ahead
+        if tile + 1 < tiles:
+            ahead = plt.load(tile_at(first[tile + 1]), mask=held, other=0.0)
+        value = _convolve(value_windows[tile])
+        change = beta * (value - decay * jnp.sum(before * key[:, None], axis=0))
+        raw = decay * jnp.sum(before * query[:, None], axis=0) + met * change
+        plt.store(tile_at(column), before * decay + key[:, None] * change[None, :], mask=mine)
+        raw_ref[row, pl.ds(head * sizes.value_dim + column, columns)] = raw
 
-    # 4. The ring. Heads that share a key head hold equal inputs: one of them stores.
+    # 4. The ring. Heads that share a key head hold equal inputs: one program stores them.
     keep = functools.partial(_keep, conv_ref, layer, slot, position)
-    keep(at_query, query_window, real & (lax.rem(head, sizes.share) == 0))
-    keep(at_key, key_window, real & (lax.rem(head, sizes.share) == 0))
-    keep(at_value, value_window, real)
+    for_all = real & (lax.rem(head, sizes.share) == 0) & (part == 0)
+    keep(at_query, query_window, for_all)
+    keep(at_key, key_window, for_all)
+    for at_value, value_window in zip(at_values, value_windows, strict=True):
+        keep(at_value, value_window, real)
 
-    # 5. Norm and output gate.
-    normed = out * lax.rsqrt(jnp.sum(out * out) * (1.0 / sizes.value_dim) + eps) * gain * silu(gate)
-    normed = jnp.where(real, normed, 0.0)
-    out_ref[row, pl.ds(head * sizes.value_dim, sizes.value_dim)] = to_dtype(normed, out_ref.dtype)
+    # 5. Norm and output gate, by the last program of the head.
+    _hold(on_device)  # every thread's part of the raw output is written
+    finish = functools.partial(_finish, projected_ref, gain_ref, raw_ref, out_ref, layer, row, head, real, sizes, eps)
+    if parts == 1:
+        finish()
+        return
+    last = plt.atomic_add(arrivals_ref, (row, head), jnp.int32(1)) == parts - 1
+
+    @pl.when(last)
+    def _() -> None:
+        arrivals_ref[row, head] = 0
+        finish()
+
+
+def _hold(on_device: bool) -> None:
+    """A barrier. ptxas moves loads down to their first use, so that one latency follows another; not across this."""
+    if on_device:  # it has no interpretation
+        plt.debug_barrier()
+
+
+def _finish(
+    projected_ref: Ref,
+    gain_ref: Ref,
+    raw_ref: Ref,
+    out_ref: Ref,
+    layer: jax.Array,
+    row: jax.Array,
+    head: jax.Array,
+    real: jax.Array,
+    sizes: GdnSizes,
+    eps: float,
+) -> None:
+    here = pl.ds(head * sizes.value_dim, sizes.value_dim)
+    raw = raw_ref[row, here]
+    gate = projected_ref[row, pl.ds(sizes.channels + head * sizes.value_dim, sizes.value_dim)]
+    mean_square = jnp.sum(raw * raw) * (1.0 / sizes.value_dim)
+    normed = raw * lax.rsqrt(mean_square + eps) * gain_ref[layer, :] * silu(gate)
+    out_ref[row, here] = to_dtype(jnp.where(real, normed, 0.0), out_ref.dtype)
 
 
 def _load_window(
@@ -197,7 +250,7 @@ def _load_window(
     ring = conv_ref.at[layer, jnp.maximum(slot, 0), ring_row, channel]
     earlier = plt.load(ring, mask=(back > 0) & (position >= back), other=0.0)
     newest = projected_ref[row, pl.ds(first, width)]
-    return _Window(newest, earlier, taps_ref[layer, channel, CONV_TAPS - 1 - back], back)
+    return _Window(newest, earlier, taps_ref[layer, CONV_TAPS - 1 - back, channel], back)
 
 
 def _convolve(window: _Window) -> jax.Array:
@@ -244,9 +297,9 @@ def _load_squares(squares_ref: Ref, row: jax.Array) -> jax.Array:
     return plt.load(squares_ref.at[row, jnp.minimum(index, parts - 1)], mask=index < parts, other=0.0)
 
 
-def _whole(operand: jax.Array) -> pl.BlockSpec:
+def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
     """All of an array: a program finds its own part, so no index map copies anything."""
-    return pl.BlockSpec(operand.shape, _origin(operand.ndim))
+    return pl.BlockSpec(operand.shape, _origin(len(operand.shape)))
 
 
 def _origin(dims: int) -> Callable[..., tuple[int, ...]]:

@@ -1,4 +1,5 @@
-"""How the step kernel is run: one set of options for all numbers of rows, as warps decide the order of sums."""
+"""How the step kernel is run. Warps and columns decide the order of sums, so they are the same for all numbers of rows;
+how many programs share a head changes no bit."""
 
 from dataclasses import dataclass
 
@@ -7,12 +8,17 @@ from dataclasses import dataclass
 class GdnStepOptions:
     """Options of the Triton kernel."""
 
-    num_warps: int = 8
-    """They share the rows of the state: 8 leave 64 registers of a thread to it at 128 x 128."""
-    hold: bool = True
-    """Issue the read of the state before anything else is computed."""
-    evict_first: bool = False
-    """Tell the L2 cache that the state is not read again soon."""
+    num_warps: int = 4
+    columns: int = 32
+    """Columns of the state in one tile."""
+    shared_below: int = 0
+    """Up to so many rows, tiles of a head are dealt out to several programs: few rows alone do not fill a GPU."""
+    prefetched: bool = True
+    """Ask for the whole state of a head at once, into the L2 cache."""
+
+    def parts(self, rows: int) -> int:
+        """Programs a head, at most."""
+        return 4 if rows <= self.shared_below else 1
 
 
 DEFAULT = GdnStepOptions()

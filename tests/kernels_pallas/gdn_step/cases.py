@@ -23,7 +23,7 @@ def random_weights(seed: int, sizes: GdnSizes = TINY, hidden: int = HIDDEN) -> G
     heads = sizes.value_heads
     return GdnWeights(
         ab=jnp.asarray(rng.standard_normal((LAYERS, 2 * heads, hidden)) / hidden**0.5, jnp.bfloat16),
-        conv=jnp.asarray(0.5 * rng.standard_normal((LAYERS, sizes.channels, 4)), jnp.float32),
+        conv=jnp.asarray(0.5 * rng.standard_normal((LAYERS, 4, sizes.channels)), jnp.float32),
         a_log=jnp.asarray(np.log(rng.uniform(0.2, 4.0, (LAYERS, heads))), jnp.float32),
         dt_bias=jnp.asarray(rng.standard_normal((LAYERS, heads)) - 2.0, jnp.float32),
         norm=jnp.asarray(1.0 + 0.1 * rng.standard_normal((LAYERS, sizes.value_dim)), jnp.float32),
@@ -37,6 +37,7 @@ def random_state(seed: int, sizes: GdnSizes = TINY) -> GdnState:
     return GdnState(
         recurrent=jnp.asarray(rng.standard_normal(matrix), jnp.float32),
         conv=jnp.asarray(rng.standard_normal((LAYERS, SLOTS, 4, sizes.channels)), jnp.float32),
+        arrivals=jnp.zeros((16, sizes.value_heads), jnp.int32),
     )
 
 
@@ -90,7 +91,7 @@ def engine_weights(weights: GdnWeights, layer: int, sizes: GdnSizes) -> DeltaNet
         in_proj_z=jnp.asarray(z),
         in_proj_a=jnp.asarray(a),
         in_proj_b=jnp.asarray(b),
-        conv1d=weights.conv[layer],
+        conv1d=weights.conv[layer].T,
         a_log=weights.a_log[layer],
         dt_bias=weights.dt_bias[layer],
         norm=weights.norm[layer],

@@ -1,5 +1,6 @@
 """The delta-net step: the reference against the engine, the kernel against its reference, and what it compiles to."""
 
+import dataclasses
 import functools
 import warnings
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from kernels_pallas.arrays import Activation
-from kernels_pallas.gdn_step import GdnState, GdnWeights, gdn_step, sizes_of, zero_state
+from kernels_pallas.gdn_step import GdnWeights, gdn_step, sizes_of, zero_state
 from kernels_pallas.gdn_step.reference import gdn_step_reference
 from kernels_pallas.gdn_step.specs import step_specs
 from kernels_pallas.gdn_step.triton import gdn_step_triton
+from kernels_pallas.gdn_step.tuning import GdnStepOptions
 from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
 from ninfer.engine.model import delta_net
 from tests.kernels_pallas.gdn_step.cases import (
@@ -93,6 +95,18 @@ def test_the_kernel_is_the_reference(slots: tuple[int, ...], positions: tuple[in
         np.testing.assert_allclose(right, left, atol=1e-5, rtol=1e-5)
 
 
+def test_how_tiles_are_dealt_out_does_not_show() -> None:
+    weights, state = random_weights(7), random_state(8)
+    projected, x = random_rows(9, 2)
+    arguments = (projected, x, state, weights, ints(1), ints(2, 0), ints(5, 0))
+    forms = (GdnStepOptions(columns=16, shared_below=rows) for rows in (0, 2))
+    alone, shared = (
+        gdn_step_triton(*arguments, eps=EPS, out_dtype=FLOAT32, options=form, interpret=True) for form in forms
+    )
+    for left, right in zip(jax.tree.leaves(alone), jax.tree.leaves(shared), strict=True):
+        np.testing.assert_array_equal(left, right)  # the counters among them: 0 again
+
+
 def test_neighbours_do_not_show_in_the_kernel() -> None:
     weights, state = random_weights(10), random_state(11)
     projected, x = random_rows(12, 3)
@@ -110,7 +124,7 @@ def test_a_fresh_state_has_the_sizes_it_was_made_for() -> None:
     state = zero_state(layers=1, slots=2, value_heads=6, key_dim=16, value_dim=32, channels=TINY.channels)
     assert sizes_of(state) == TINY
     with pytest.raises(ValueError, match="255 channels"):
-        sizes_of(GdnState(recurrent=state.recurrent, conv=state.conv[..., :-1]))
+        sizes_of(dataclasses.replace(state, conv=state.conv[..., :-1]))
 
 
 def test_what_does_not_exist_is_refused() -> None:

@@ -51,7 +51,7 @@ def per_layer(config: TextConfig, stacked: StackedWeights) -> TextWeights:
                 in_proj_z=z,
                 in_proj_a=stacked.delta.ab[own, :heads].astype(jnp.float32),
                 in_proj_b=stacked.delta.ab[own, heads:].astype(jnp.float32),
-                conv1d=stacked.delta.conv[own],
+                conv1d=stacked.delta.conv[own].T,
                 a_log=stacked.delta.a_log[own],
                 dt_bias=stacked.delta.dt_bias[own],
                 norm=stacked.delta.norm[own],
