@@ -28,7 +28,7 @@ from kernels_pallas.overlap import assembly
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul import triton
 from kernels_pallas.quant_matmul.ring import MAX_BYTES, Ring, open_ring
-from kernels_pallas.quant_matmul.tuning import ChainConfig, Config
+from kernels_pallas.quant_matmul.tuning import ChainConfig, Config, chain_config_for
 
 Ref = Any
 
@@ -114,10 +114,11 @@ def finish_layer(
     shift: int,
     gated_shift: int,
     eps: float,
-    config: ChainConfig,
+    config: ChainConfig | None = None,
 ) -> tuple[jax.Array, Activation, jax.Array, jax.Array]:
     """See `kernels_pallas.quant_matmul.finish_layer`; `dtypes` of the inputs of gate_up, down and following."""
     rows, n = residual.shape
+    config = config or chain_config_for([place.matrix.format for place in (out, gate_up, down, following)], rows)
     shapes_of: dict[str, tuple[tuple[int, ...], Any]] = {
         "residual_out": ((rows, n), jnp.float32),
         "x1": ((rows, n), dtypes[0]),

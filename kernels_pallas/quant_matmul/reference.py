@@ -126,3 +126,48 @@ def project_residual(
     """residual + product, the next product's input, and the counters as they came."""
     residual = residual + _product(x, matrix, layer)
     return residual, start(residual, gains, gain_index, out_dtype=out_dtype, shift=shift, eps=eps), counters
+
+
+def finish_layer(
+    mixed: Activation,
+    out: Ahead,
+    gate_up: Ahead,
+    down: Ahead,
+    following: Ahead,
+    residual: jax.Array,
+    gains: jax.Array,
+    gain_indices: tuple[jax.Array, jax.Array],
+    counters: jax.Array,
+    *,
+    dtypes: tuple[DTypeLike, DTypeLike, DTypeLike],
+    shift: int,
+    gated_shift: int,
+    eps: float,
+) -> tuple[jax.Array, Activation, jax.Array, jax.Array]:
+    """The four products one after the other."""
+    residual, x, _ = project_residual(
+        mixed,
+        out.matrix,
+        out.layer,
+        residual,
+        gains,
+        gain_indices[0],
+        counters,
+        out_dtype=dtypes[0],
+        shift=shift,
+        eps=eps,
+    )
+    hidden = project_gated(x, gate_up.matrix, gate_up.layer, out_dtype=dtypes[1], shift=gated_shift)
+    residual, x, _ = project_residual(
+        hidden,
+        down.matrix,
+        down.layer,
+        residual,
+        gains,
+        gain_indices[1],
+        counters,
+        out_dtype=dtypes[2],
+        shift=shift,
+        eps=eps,
+    )
+    return residual, x, project(x, following.matrix, following.layer, out_dtype=jnp.float32), counters

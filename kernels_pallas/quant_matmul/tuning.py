@@ -5,6 +5,8 @@ Values come from the device (docs/performance/gpu_notes.md); another shape takes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 
@@ -65,3 +67,9 @@ def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
     if epilogue == "gated":
         return _BASE
     return attrs.evolve(_BASE, ring=1 if format == "q6_g64" else 2, tiles=2)
+
+
+def chain_config_for(formats: Sequence[str], rows: int) -> ChainConfig:
+    """The choice for a chain of products in these formats; it touches no row's bits."""
+    wide = rows > 8 and any(format in _FOUR_BITS for format in formats)
+    return ChainConfig(programs=264) if wide else ChainConfig()  # 9 rows and more: registers for two a multiprocessor
