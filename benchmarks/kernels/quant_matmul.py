@@ -1,9 +1,9 @@
 """Products of packed matrices on the GPU: error against float64, then time of the real shapes for sets of options.
 
     python benchmarks/kernels/quant_matmul.py check [format ...]
-    python benchmarks/kernels/quant_matmul.py time 'shape format M options' ...
+    python benchmarks/kernels/quant_matmul.py time 'product format M options' ...
 
-Options are fields of `Config` with commas, for example 'gated q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
+Options are fields of `Config` with commas, for example 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
 chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes to $JOB_OUT
 or $OUT when one is set.
 """
@@ -26,19 +26,13 @@ from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
 from kernels_pallas.quant_matmul import activation_dtype, triton
 from kernels_pallas.quant_matmul.chain import finish_layer
+from kernels_pallas.quant_matmul.specs import PRODUCTS
 from kernels_pallas.quant_matmul.tuning import ChainConfig, Config, config_for
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
 
 CHAIN = 64
 STACK_BYTES = 3 << 30
-SHAPES = {
-    "plain": ("plain", 16384, 5120),
-    "attn": ("plain", 14336, 5120),
-    "out": ("residual", 5120, 6144),
-    "gated": ("gated", 34816, 5120),
-    "down": ("residual", 5120, 17408),
-    "head": ("plain", 248320, 5120),
-}
+SHAPES = {spec.name: (spec.epilogue, spec.n, spec.k) for spec in PRODUCTS}
 EPS = 1e-6
 
 
@@ -268,14 +262,14 @@ def time_all(texts: list[str]) -> list[dict[str, object]]:
                 line |= {"tb_s": size / best / 1e12, "share": size / best / ceiling}
                 found.append(line)
                 say(
-                    f"{shape:6s}{format:9s}M={rows:<3d}{best * 1e6:7.2f} us {line['tb_s']:5.2f} TB/s "
+                    f"{shape:13s}{format:9s}M={rows:<3d}{best * 1e6:7.2f} us {line['tb_s']:5.2f} TB/s "
                     f"{100 * size / best / ceiling:5.1f} %  {option}"
                 )
             del matrix, ready
     return found
 
 
-LAYER_SHAPES = {"out": (5120, 6144), "gate_up": (34816, 5120), "down": (5120, 17408), "following": (16384, 5120)}
+LAYER_SHAPES = {name: SHAPES[name][1:] for name in ("out", "gate_up", "down", "delta_in")}
 
 
 def layer_function(format: str, rows: int, programs: int, count: int):  # type: ignore[no-untyped-def]
