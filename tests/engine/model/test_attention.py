@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,19 @@ def test_a_neighbour_changes_no_bit(seed: int, position: int, other: int) -> Non
     elsewhere, positions = np.argsort(moved)[pages], np.array([position, other], np.int32)
     beside = rows_form(query, keys[moved], values[moved], elsewhere, positions)
     np.testing.assert_array_equal(bits(alone[0]), bits(beside[0]))
+
+
+@pytest.mark.parametrize(("groups", "group", "width"), [(2, 3, 64), (1, 1, 64), (3, 1, 16), (4, 6, 256)])
+def test_a_row_alone_has_the_bits_that_it_has_among_eight(groups: int, group: int, width: int) -> None:
+    rng = np.random.default_rng(width)
+    keys, values = rng.standard_normal((2, 8 * TABLE, PAGE_TOKENS, groups, width)).astype(np.float32)
+    query = rng.standard_normal((8, groups, group, width)).astype(np.float32)
+    pages = rng.permutation(8 * TABLE).astype(np.int32).reshape(8, TABLE)
+    positions = rng.integers(0, TABLE * PAGE_TOKENS, 8).astype(np.int32)
+    whole = rows_form(query, keys, values, pages, positions)
+    for count in (1, 2, 3):
+        part = rows_form(query[:count], keys, values, pages[:count], positions[:count])
+        np.testing.assert_array_equal(bits(part), bits(whole)[:count])
 
 
 def test_a_whole_sequence() -> None:

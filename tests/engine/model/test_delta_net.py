@@ -122,3 +122,18 @@ def test_the_convolution_does_not_see_where_it_was_cut(cut: int) -> None:
 class _ConvolutionOnly:
     def __init__(self, conv1d: jax.Array) -> None:
         self.conv1d = conv1d
+
+
+@pytest.mark.parametrize(("heads", "key_width", "value_width"), [(6, 64, 64), (1, 64, 64), (6, 16, 32), (2, 128, 128)])
+def test_a_row_alone_has_the_bits_that_it_has_among_eight(heads: int, key_width: int, value_width: int) -> None:
+    rng = np.random.default_rng(heads)
+    query, key = rng.standard_normal((2, 8, heads, key_width)).astype(np.float32)
+    value = rng.standard_normal((8, heads, value_width)).astype(np.float32)
+    state = rng.standard_normal((8, heads, key_width, value_width)).astype(np.float32)
+    gates = -rng.exponential(size=(8, heads)).astype(np.float32), rng.uniform(0, 1, (8, heads)).astype(np.float32)
+    step = jax.jit(delta_net.recurrent_step)
+    whole = step(state, Heads(query, key, value), *gates)
+    for count in (1, 2, 3):
+        first = Heads(query[:count], key[:count], value[:count])
+        for part, rows in zip(step(state[:count], first, *(gate[:count] for gate in gates)), whole, strict=True):
+            np.testing.assert_array_equal(bits(part), bits(rows)[:count])
