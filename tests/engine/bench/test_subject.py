@@ -37,7 +37,8 @@ def test_a_step_reads_every_weight_but_the_embedding() -> None:
     assert traffic.weight_bytes == everything - table
     assert traffic.looked_up_bytes == CONFIG.hidden_size * 4
     assert traffic.weights["mlp.down_proj"] == 4 * CONFIG.num_layers * CONFIG.hidden_size * CONFIG.intermediate_size
-    assert "embed" not in traffic.weights
+    assert traffic.weights["mlp.gate_proj + mlp.up_proj"] > traffic.weights["mlp.down_proj"]
+    assert not {"embed", ""} & set(traffic.weights)
 
 
 def test_keys_values_and_states_count_as_they_are_kept() -> None:
