@@ -1,6 +1,6 @@
 """Puts reports of `python -m ninfer bench --json` into a document: the GPU part of docs/performance.md is made by this.
 
-    python -m benchmarks.gpu_tables REPORT.json... [--kernels] [--write docs/performance.md]
+    python -m benchmarks.gpu_tables REPORT.json... [--kernels] [--write docs/performance.md] [--chart FILE.svg]
 
 Each report is a section of its own, since shares are of the ceilings of the same run.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.http_overhead import write
+from ninfer.cli.bench_chart import draw_chart
 from ninfer.cli.bench_file import read_report
 from ninfer.cli.bench_tables import (
     batch_table,
@@ -47,13 +48,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("reports", type=Path, nargs="+", metavar="REPORT.json")
     parser.add_argument("--kernels", action="store_true", help="also bytes by tensor and the tables of kernels")
     parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--chart", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
+    reports = [read_report(file) for file in options.reports]
     lines: list[str] = []
-    for file in options.reports:
-        lines += [*([""] if lines else []), *section(read_report(file), kernels=options.kernels)]
+    for report in reports:
+        lines += [*([""] if lines else []), *section(report, kernels=options.kernels)]
     print("\n".join(lines))
     if options.write is not None:
         write(options.write, lines, MARKS)
+    if options.chart is not None:
+        draw_chart(options.chart, *reports)
 
 
 if __name__ == "__main__":

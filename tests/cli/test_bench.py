@@ -8,6 +8,7 @@ import jax
 import pytest
 
 from ninfer.cli import main
+from ninfer.cli.bench import measured_command
 from ninfer.cli.bench_file import read_report, report_values, write_report
 from ninfer.cli.bench_tables import report_lines
 from tests.engine.bench.samples import report
@@ -59,6 +60,18 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
     write_report(file, report())
     assert read_report(file) == report()
     assert json.loads(file.read_text())["derived"]["decode"][0]["tokens_per_s"] == 500.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quoted"),
+    [
+        (["bench", "--recipe", "q4"], "python -m ninfer bench --recipe q4"),
+        (["bench", "--json", "/a/b.json", "--prefill", "", "--chart=/a/c.svg"], "python -m ninfer bench --prefill ''"),
+        (["bench", "--cache-dir"], "python -m ninfer bench"),
+    ],
+)
+def test_a_report_quotes_its_command_without_folders(arguments: list[str], quoted: str) -> None:
+    assert measured_command(arguments) == quoted
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"date": 1}', "{"])

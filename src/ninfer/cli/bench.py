@@ -75,6 +75,7 @@ class BenchOptions:
     log_level: Annotated[LogLevel, Parameter(help="How much is logged to stderr.")] = "warning"
 
 
+_PLACES = ("--json", "--chart", "--cache-dir", "--log-level")
 _WITH_SHOW = ("show", "chart", "log_level")
 
 
@@ -93,13 +94,25 @@ def bench(*, options: Annotated[BenchOptions, Parameter(name="*")] = BenchOption
         # Imported here, so that `--help`, bad usage and `--show` need no accelerator library.
         from ninfer.cli.bench_run import run_bench
 
-        command = shlex.join(["python", "-m", "ninfer", *sys.argv[1:]])
-        report = run_bench(options, command, Console(stderr=True))
+        report = run_bench(options, measured_command(sys.argv[1:]), Console(stderr=True))
         if options.json is not None:
             write_report(options.json, report)
     if options.chart is not None:
         draw_chart(options.chart, report)
     print("\n".join(report_lines(report)))
+
+
+def measured_command(arguments: Sequence[str]) -> str:
+    """The command as a report quotes it: without what only says where something is put."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, given, _ = word.partition("=")
+        if name not in _PLACES:
+            kept.append(word)
+        elif not given:
+            next(words, None)
+    return shlex.join(["python", "-m", "ninfer", *kept])
 
 
 def _check(options: BenchOptions) -> None:

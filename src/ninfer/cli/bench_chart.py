@@ -26,8 +26,8 @@ def needs_chart_library(file: Path) -> None:
         raise Failure("--chart: needs matplotlib (pip install 'ninfer[chart]')")
 
 
-def draw_chart(file: Path, report: Report) -> None:
-    """Draw the report into `file`.
+def draw_chart(file: Path, *reports: Report) -> None:
+    """Draw reports of one model on one device into `file`; each has ceilings of its own.
 
     Raises:
         Failure: it cannot be written.
@@ -35,32 +35,33 @@ def draw_chart(file: Path, report: Report) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    shares, steps = figure.subplots(1, 2)
     bars = [
         (f"{subject.name}\n{point.batch} x {point.context_tokens:,}", 100 * report.share_of_read(subject, point))
+        for report in reports
         for subject in report.subjects
         for point in subject.decode
     ]
+    figure = Figure(figsize=(11, 1.5 + 0.4 * max(8, len(bars))), layout="constrained")
+    shares, steps = figure.subplots(1, 2)
     shares.barh([name for name, _ in bars], [share for _, share in bars], color="#4878a8")
     shares.axvline(100 * AIM, color="#888888", linestyle="--", linewidth=1)
     shares.set(xlim=(0, 100), xlabel="% of pure read", title="Decode steps: rows x context")
     shares.invert_yaxis()
     shares.tick_params(axis="y", labelsize=7)
-    for subject in report.subjects:
+    for subject in (subject for report in reports for subject in report.subjects):
         for batch in dict.fromkeys(point.batch for point in subject.decode):
             points = sorted((p for p in subject.decode if p.batch == batch), key=lambda point: point.context_tokens)
             steps.plot(
                 [point.context_tokens for point in points],
                 [1e3 * point.step_s.median for point in points],
                 marker="o",
-                label=f"{subject.name}, {batch} rows",
+                label=f"{subject.name}, {batch} {'row' if batch == 1 else 'rows'}",
             )
     steps.set(xlabel="tokens of context", ylabel="ms a step", title="Step time")
     steps.set_ylim(bottom=0)
     if steps.lines:
         steps.legend(fontsize=7)
-    figure.suptitle(f"{report.config} on {report.device}, {report.date}", fontsize=10)
+    figure.suptitle(f"{reports[0].config} on {reports[0].device}, {reports[0].date}", fontsize=10)
     try:
         with rc_context({"svg.fonttype": "none"}):  # text stays text
             figure.savefig(file)
