@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 import jax
 
 Impl = Literal["auto", "reference", "kernel", "triton", "mosaic"]
-"""auto: the kernel on a GPU, the reference elsewhere. kernel: the best kernel on any machine, to compile for another."""
+"""auto: the kernel on a GPU, the reference elsewhere. kernel: the kernel on any machine, to compile for another."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
