@@ -128,6 +128,29 @@ def check(name: str, tuning: DecodeTuning) -> None:
     say(f"      padding zero {padded}; appended - reference (largest, count): {largest}")
 
 
+def check_lanes(name: str, lane_rows: int, tuning: DecodeTuning) -> None:
+    """One line: several rows a lane against the reference, at the borders of pages, some of them padding."""
+    pool, tables = known_lanes(name)
+    starts = (EDGES[2], EDGES[5])
+    positions = np.concatenate([np.arange(start, start + lane_rows) for start in starts]).astype(np.int32)
+    positions[-1] = -1
+    rng = np.random.default_rng(4)
+    projected = rng.standard_normal((positions.size, COLUMNS)).astype(np.float32)
+    angles = rng.uniform(0, 6, (positions.size, HALF)).astype(np.float32)
+    rest = jax.device_put((np.ones(1, np.int32), tables[[2, 5]], positions, np.cos(angles), np.sin(angles)))
+    projected, gains = jax.device_put((projected, inputs(slice(0, 1))[1]))
+    got, after = _layer(projected, pool, gains, *rest, tuning=tuning)
+
+    def meant(pool: KvPool) -> tuple[jax.Array, KvPool]:
+        partials, pool = reference.attend_rows(projected, pool, gains, *rest, eps=EPS)
+        return reference.combine(partials, projected, jnp.float32), pool
+
+    wanted, wanted_pool = jax.jit(meant)(pool)
+    error = jnp.abs(got - wanted).max() / jnp.abs(wanted).max()
+    changed = [int(jnp.sum(a != b)) for a, b in zip(after.arrays(), wanted_pool.arrays(), strict=True)]
+    say(f"check {name} {lane_rows} rows a lane: {error:.2e} to the reference; codes and scales that differ {changed}")
+
+
 # ------------------------------------------------------------------ time
 
 
@@ -293,6 +316,8 @@ def main(arguments_given: list[str]) -> None:
         for name in TUNING:
             for case in cases or [""]:
                 check(name, parse(f"{name} 1 {case}")[2])
+            for lane_rows in (3, 8, 16):
+                check_lanes(name, lane_rows, TUNING[name])
     else:
         pages = int(os.environ.get("POOL_PAGES", "4500"))
         contexts = tuple(int(n) for n in os.environ.get("CONTEXTS", "1024,16384,65536").split(","))

@@ -34,12 +34,15 @@ def attend_rows(
     eps: float,
     impl: Impl = "auto",
 ) -> tuple[Partials, KvPool]:
-    """Attend from one new token of each of M lanes; its key and value join the pool (in place where it is donated).
+    """Attend from new tokens of some lanes; their keys and values join the pool (in place where it is donated).
+
+    M rows are the same number of rows of each lane, usually 1, at most 16 (to verify drafts), one lane after the other.
+    A lane's rows have consecutive positions and see each other's keys up to their own; its padding comes last.
 
     projected float32 [M, 2 * h * d + 2 * kv * d]: per query head d query and d gate columns, then keys, then values;
-    norms: gains of queries and keys, float32 [L, d] each (1 + weight); layer int32 [1]; tables int32 [M, P] page
-    numbers of each lane; positions int32 [M] of the new tokens (negative: padding, which reads and writes nothing); cos
-    and sin float32 [M, rotary / 2]. Two rows of one call must not write into the same page.
+    norms: gains of queries and keys, float32 [L, d] each (1 + weight); layer int32 [1]; tables int32 [lanes, P] page
+    numbers; positions int32 [M] of the new tokens (negative: padding, which reads and writes nothing); cos
+    and sin float32 [M, rotary / 2]. Two lanes of one call must not write into the same page.
 
     Raises:
         ValueError: there is no implementation of that name.

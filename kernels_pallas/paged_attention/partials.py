@@ -1,7 +1,7 @@
 """What one decode kernel hands to the next: attention over parts of the keys, not yet summed.
 
-The first part is the row's own new token alone, which so need not wait for the pool. The keys before it are cut into
-splits of whole pages, by the row's own length alone, so that neither the batch nor the longest row changes a bit of it.
+The first part is the lane's new tokens alone, which so need not wait for the pool. The keys before them are cut into
+splits of whole pages, by the lane's own length alone, so that neither the batch nor the longest row changes a bit.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Partials:
     """float32 [M, 1 + S, h]: logarithm to base 2 of the part's sum of exponentials"""
     positions: jax.Array
     """int32 [M]: each row's position; negative for padding"""
+    lane_rows: int = dataclasses.field(default=1, metadata={"static": True})
+    """Rows of a lane, one after the other: the first one's position cuts the keys of all"""
 
 
 def pages_before(position: jax.Array) -> jax.Array:
@@ -45,8 +47,8 @@ def pages_per_split(pages: jax.Array, splits: int) -> jax.Array:
     return jnp.maximum(lax.div(pages + (splits - 1), splits), 1)
 
 
-def used_parts(position: jax.Array, parts: int) -> jax.Array:
-    """How many of the 1 + S parts a row at this position uses: the first ones; 0 for padding."""
-    pages = pages_before(position)
+def used_parts(start: jax.Array, position: jax.Array, parts: int) -> jax.Array:
+    """How many of the 1 + S parts a row uses; 0 for padding. start: the position of its lane's first row."""
+    pages = pages_before(start)
     own = pages_per_split(pages, parts - 1)
     return jnp.where(position < 0, 0, 1 + lax.div(pages + own - 1, own))

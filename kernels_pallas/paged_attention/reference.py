@@ -74,21 +74,24 @@ def attend_rows(
     cut = parts(projected, pool.heads, pool.width)
     query = norm_and_rotate(cut.query, norms[0][layer[0]], cos, sin, eps) * (pool.width**-0.5 * _LOG2_E)
     key = norm_and_rotate(cut.key, norms[1][layer[0]], cos, sin, eps)
+    lane_rows = projected.shape[0] // tables.shape[0]
+    tables, starts = jnp.repeat(tables, lane_rows, axis=0), jnp.repeat(positions[::lane_rows], lane_rows)
     at = jnp.maximum(positions, 0)
     own = jnp.take_along_axis(tables, (at // PAGE_TOKENS)[:, None], axis=1)[:, 0]
     pool = append_rows(pool, layer, key, cut.value, jnp.where(positions >= 0, own, -1), at % PAGE_TOKENS)
 
-    def row(inputs: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        query, table, position = inputs
+    def row(inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        query, table, start, position = inputs
         keys, values = read_lane(pool, layer, table)
         number = jnp.arange(keys.shape[0])
         logits = jnp.einsum("kgd,nkd->kgn", query.reshape(pool.heads, -1, pool.width), keys)
-        new, before = _part(logits, values, number == position), _part(logits, values, number < position)
+        new = _part(logits, values, (number >= start) & (number <= position))
+        before = _part(logits, values, number < start)
         mixed, weights = (jnp.stack(both) for both in zip(new, before, strict=True))
         return mixed.reshape(2, *query.shape), weights.reshape(2, -1)
 
-    mixed, weights = lax.map(row, (query, tables, positions))
-    return Partials(mixed=mixed, weights=weights, positions=positions), pool
+    mixed, weights = lax.map(row, (query, tables, starts, positions))
+    return Partials(mixed=mixed, weights=weights, positions=positions, lane_rows=lane_rows), pool
 
 
 def _part(logits: jax.Array, values: jax.Array, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -104,7 +107,8 @@ def _part(logits: jax.Array, values: jax.Array, seen: jax.Array) -> tuple[jax.Ar
 def combine(partials: Partials, projected: jax.Array, out_dtype: DTypeLike) -> jax.Array:
     """Sum of the parts times the sigmoid of the gate, [M, h * d]; zeros for padding."""
     rows, number, queries, width = partials.mixed.shape
-    used = used_parts(partials.positions, number)
+    starts = jnp.repeat(partials.positions[:: partials.lane_rows], partials.lane_rows)
+    used = used_parts(starts, partials.positions, number)
     real = (jnp.arange(number) < used[:, None])[:, :, None]
     weights = jnp.where(real, partials.weights, HIDDEN)
     shares = jnp.where(real, jnp.exp2(weights - jnp.max(weights, axis=1, keepdims=True)), 0.0)

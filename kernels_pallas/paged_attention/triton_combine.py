@@ -34,7 +34,7 @@ def combine(
     inputs = (partials.positions, partials.weights, partials.mixed, projected.reshape(rows, -1, width))
     out = jax.ShapeDtypeStruct((rows, queries, width), out_dtype)
     values: jax.Array = pl.pallas_call(
-        functools.partial(_kernel, parts=parts, columns=columns),
+        functools.partial(_kernel, parts=parts, lane_rows=partials.lane_rows, columns=columns),
         grid=(rows, queries, width // columns),
         in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in inputs],
         out_specs=pl.BlockSpec(out.shape, _origin(3)),
@@ -50,12 +50,15 @@ def _origin(rank: int) -> Any:
     return lambda *_: (0,) * rank
 
 
-def _kernel(positions: Any, weights: Any, mixed: Any, projected: Any, out: Any, *, parts: int, columns: int) -> None:
+def _kernel(
+    positions: Any, weights: Any, mixed: Any, projected: Any, out: Any, *, parts: int, lane_rows: int, columns: int
+) -> None:
     row, head, column = (pl.program_id(axis) for axis in range(3))
     dims = pl.ds(column * columns, columns)
     padded = pl.next_power_of_2(parts)
     number = lax.broadcasted_iota(jnp.int32, (padded,), 0)
-    used = number < used_parts(positions[row], parts)
+    start = positions[lax.div(row, lane_rows) * lane_rows]
+    used = number < used_parts(start, positions[row], parts)
     logs = plt.load(weights.at[row, number, head], mask=used, other=HIDDEN)
     each = column * columns + lax.broadcasted_iota(jnp.int32, (1, columns), 1)
     read = jnp.broadcast_to(used[:, None], (padded, columns))

@@ -59,8 +59,10 @@ def new_pool(name: str) -> KvPool:
     return zero_pool(name, layers=LAYERS, pages=PAGES, heads=HEADS, width=WIDTH)
 
 
-@pytest.mark.parametrize("name", list(TOLERANCE))
-@pytest.mark.parametrize("position", [0, 63, 64, 200])
+@pytest.mark.parametrize(
+    ("name", "position"),
+    [("fp32", 0), ("fp32", 63), ("fp32", 64), ("fp32", 200), ("bf16", 200), ("int8", 200), ("fp8", 200)],
+)
 @pytest.mark.contract("KVFMT-001")
 def test_decode_rows_mean_the_models_attention(name: str, position: int) -> None:
     lane = Lane(position, position)
@@ -94,8 +96,10 @@ def test_decode_rows_mean_the_models_attention(name: str, position: int) -> None
     assert not np.asarray(pool.keys[0]).astype(np.float32).any(), "the other layer is untouched"
 
 
-@pytest.mark.parametrize("name", list(TOLERANCE))
-@pytest.mark.parametrize(("start", "count"), [(0, 1), (0, 128), (64, 100), (128, 64)])
+@pytest.mark.parametrize(
+    ("name", "start", "count"),
+    [("fp32", 0, 1), ("fp32", 0, 128), ("fp32", 64, 100), ("bf16", 64, 100), ("int8", 128, 64), ("fp8", 64, 100)],
+)
 def test_a_chunk_means_the_models_attention(name: str, start: int, count: int) -> None:
     lane = Lane(start + count, start + count)
     query = lane.rng.standard_normal((128, QUERIES, WIDTH)).astype(np.float32)
@@ -126,3 +130,34 @@ def test_neighbours_change_no_bit() -> None:
 def test_an_implementation_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="reference"):
         attend_chunk(jnp.zeros((64, 6, 16)), new_pool("bf16"), LAYER, jnp.zeros(4, jnp.int32), 0, 1, impl="mosaic")
+
+
+def test_rows_of_a_lane_mean_one_row_after_the_other() -> None:
+    lane = Lane(3, 62)
+    projected = lane.rng.standard_normal((4, 2 * QUERIES * WIDTH + 2 * HEADS * WIDTH)).astype(np.float32)
+    norms = (jnp.ones((LAYERS, WIDTH)), jnp.ones((LAYERS, WIDTH)))
+    positions = np.array([62, 63, 64, -1], np.int32)
+    rope = lane.cos[positions], lane.sin[positions]
+    pool = lane.fill(new_pool("fp32"))
+    partials, together = attend_rows(
+        projected, pool, norms, LAYER, lane.pages[None], positions, *rope, eps=EPS, impl="reference"
+    )
+    out = combine(partials, projected, out_dtype=jnp.float32, impl="reference").values
+    for row in range(3):
+        one = slice(row, row + 1)
+        partials, pool = attend_rows(
+            projected[one],
+            pool,
+            norms,
+            LAYER,
+            lane.pages[None],
+            positions[one],
+            rope[0][one],
+            rope[1][one],
+            eps=EPS,
+            impl="reference",
+        )
+        alone = combine(partials, projected[one], out_dtype=jnp.float32, impl="reference").values
+        np.testing.assert_allclose(out[row], alone[0], atol=1e-6)
+    np.testing.assert_array_equal(together.keys, pool.keys)
+    assert not np.asarray(out[3]).any()

@@ -36,46 +36,49 @@ def meant(projected: jax.Array, pool: KvPool, *rest: jax.Array) -> tuple[jax.Arr
     return reference.combine(partials, projected, jnp.float32), pool
 
 
-def case(name: str, positions: list[int]) -> tuple[object, ...]:
-    """Arguments of a step for lanes of three pages each, filled up to their positions with random keys."""
-    rng = np.random.default_rng(len(positions))
+def case(name: str, lanes: list[list[int]]) -> tuple[object, ...]:
+    """Arguments of a step for lanes of three pages each, filled up to their first positions with random keys."""
+    rng = np.random.default_rng(len(lanes))
+    positions = np.array(lanes, np.int32)
     pool = jax.jit(lambda: zero_pool(name, layers=2, pages=PAGES, heads=HEADS, width=WIDTH))()
-    tables = rng.permutation(PAGES).astype(np.int32).reshape(3, 3)[: len(positions)]
+    tables = rng.permutation(PAGES).astype(np.int32).reshape(3, 3)[: len(lanes)]
     fill = jax.jit(append_chunk)
-    for table, position in zip(tables, positions, strict=True):
+    for table, first in zip(tables, positions[:, 0], strict=True):
         rows = rng.standard_normal((2, 192, HEADS, WIDTH)).astype(np.float32)
-        pool = fill(pool, LAYER, *rows, table, 0, max(position, 0))
-    angles = rng.uniform(0, 6, (len(positions), HALF))
+        pool = fill(pool, LAYER, *rows, table, 0, max(first, 0))
+    angles = rng.uniform(0, 6, (positions.size, HALF))
     norms = 1 + 0.1 * rng.standard_normal((2, 2, WIDTH)).astype(np.float32)
-    projected = rng.standard_normal((len(positions), COLUMNS)).astype(np.float32)
+    projected = rng.standard_normal((positions.size, COLUMNS)).astype(np.float32)
     rope = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-    return projected, pool, (norms[0], norms[1]), LAYER, tables, np.array(positions, np.int32), *rope
+    return projected, pool, (norms[0], norms[1]), LAYER, tables, positions.reshape(-1), *rope
 
 
 @pytest.mark.parametrize(
-    ("name", "positions", "options"),
+    ("name", "lanes", "options"),
     [
-        ("bf16", [130, -1, 64], {}),
-        ("int8", [0, 63, 191], {}),
-        ("int8", [130, -1, 64], {"splits": 2, "block_tokens": 32}),
-        ("int8", [128], {"combine_columns": 16}),
-        ("fp8", [127, 65, 1], {"splits": 1}),
+        ("bf16", [[130], [-1], [64]], {}),
+        ("int8", [[0], [63], [191]], {}),
+        ("int8", [[130], [-1], [64]], {"splits": 2, "block_tokens": 32}),
+        ("int8", [[128]], {"combine_columns": 16}),
+        ("fp8", [[127], [65], [1]], {"splits": 1}),
+        ("bf16", [[62, 63, 64], [0, 1, -1], [-1, -1, -1]], {}),
+        ("int8", [[126, 127, 128, 129, 130, 131, -1, -1]], {"splits": 1}),
     ],
 )
 @pytest.mark.contract("KVFMT-001", "KVFMT-025")
-def test_the_kernels_are_the_reference(name: str, positions: list[int], options: dict[str, int]) -> None:
-    arguments = case(name, positions)
+def test_the_kernels_are_the_reference(name: str, lanes: list[list[int]], options: dict[str, int]) -> None:
+    arguments = case(name, lanes)
     got, pool = interpreted(*arguments, tuning=DecodeTuning(**options))
     wanted, wanted_pool = meant(*arguments)
     np.testing.assert_allclose(got, wanted, atol=CLOSE[name])
     for mine, theirs in zip(pool.arrays(), wanted_pool.arrays(), strict=True):
         np.testing.assert_allclose(np.float32(mine), np.float32(theirs), rtol=1e-6)
-    for row, position in enumerate(positions):
+    for row, position in enumerate(np.array(lanes).reshape(-1)):
         assert position >= 0 or not np.asarray(got)[row].any()
 
 
 def test_what_the_kernel_cannot_do_is_refused() -> None:
-    arguments = list(case("bf16", [5]))
+    arguments = list(case("bf16", [[5]]))
     arguments[1] = zero_pool("fp32", layers=2, pages=PAGES, heads=HEADS, width=WIDTH)
     with pytest.raises(NotImplementedError, match="bf16, int8, fp8"):
         attend_rows(*arguments, eps=EPS, impl="triton")
