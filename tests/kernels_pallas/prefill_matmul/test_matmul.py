@@ -92,6 +92,8 @@ def test_operands_that_do_not_fit(change: dict[str, Any], told: str) -> None:
         (192, 64, 192, "none", Tiles(rows=128, columns=32, stages=2, out_columns=16, out_slots=1, cluster="t")),
         (64, 128, 128, "none", Tiles(rows=128, columns=32, stages=2, out_columns=16, cluster="n")),
         (192, 128, 128, "silu_product", SMALL),
+        # Each warpgroup with gate and up rows of its own channels.
+        (64, 128, 256, "silu_product", Tiles(rows=64, columns=64, depth=128, stages=2, shared="n", out_columns=16)),
     ],
 )
 def test_the_kernel_interpreted(mosaic: ModuleType, t: int, n: int, k: int, epilogue: Epilogue, tiles: Tiles) -> None:
