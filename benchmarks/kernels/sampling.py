@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.kernels.gdn_chunk import kernel_times
+from benchmarks.kernels.gdn_step import kernel_times
 from kernels_pallas.sampling.reference import best_tokens_reference
 from kernels_pallas.sampling.triton import best_tokens_triton
 from kernels_pallas.sampling.tuning import DEFAULT

@@ -8,7 +8,7 @@
 4. `gdn_finish`: gated norm over a head.
 
 Precision: queries, keys and values are rounded to float16 once. Where errors would go on into the state, a float32
-operand enters the tensor cores as a sum of two float16 numbers (22 bits), so products with keys are exact to that.
+operand may enter the tensor cores as a sum of two float16 numbers, 22 bits (`halves`: tuning.py has the errors).
 Invariant: all tiles have fixed sizes on the absolute grid of 64 tokens: a row's bits depend neither on T nor on cuts.
 """
 
@@ -40,10 +40,8 @@ class Prepared(NamedTuple):
     """float16 [n, 2 Hk, 64, dk], of length 1: queries, then keys; 0 past the end"""
     value: jax.Array
     """float16 [n, Hv, 64, dv]"""
-    solve_high: jax.Array
-    """float16 [n, Hv, 64, 64]: (I + A)^-1 diag(beta), rounded"""
-    solve_low: jax.Array
-    """float16 [n, Hv, 64, 64]: what the rounding left"""
+    solve: jax.Array
+    """float16 [n, Hv, halves, 64, 64]: (I + A)^-1 diag(beta), rounded, and with two halves what the rounding left"""
     inside: jax.Array
     """float16 [n, Hv, 64, 64]: how much of each write each query reads"""
     since_start: jax.Array
@@ -185,8 +183,9 @@ def _prepare(
     def shape(*rest: int, dtype: jnp.dtype = _F16) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((n, sizes.value_heads, CHUNK_TOKENS, *rest), dtype)
 
-    square, scalar = shape(CHUNK_TOKENS), shape(dtype=jnp.dtype(jnp.float32))
-    outputs = [square, square, square, scalar, scalar]
+    halves = jax.ShapeDtypeStruct((n, sizes.value_heads, options.halves, CHUNK_TOKENS, CHUNK_TOKENS), _F16)
+    scalar = shape(dtype=jnp.dtype(jnp.float32))
+    outputs = [halves, shape(CHUNK_TOKENS), scalar, scalar]
     operands = (place.layer, place.tokens, keys, a, b, weights.a_log, weights.dt_bias)
     prepared = pl.pallas_call(
         functools.partial(_prepare_kernel, sizes=sizes),
@@ -209,8 +208,7 @@ def _prepare_kernel(
     b_ref: Ref,
     a_log_ref: Ref,
     dt_bias_ref: Ref,
-    solve_high_ref: Ref,
-    solve_low_ref: Ref,
+    solve_ref: Ref,
     inside_ref: Ref,
     since_start_ref: Ref,
     to_end_ref: Ref,
@@ -234,21 +232,34 @@ def _prepare_kernel(
     inside = plt.dot(query, key, trans_b=True) * ratio * sizes.key_dim**-0.5
     inside_ref[chunk, head, :, :] = inside.astype(jnp.float16)
     overlap = jnp.where(over > down, beta[:, None] * plt.dot(key, key, trans_b=True) * ratio, 0.0)
-    high, low = _two_halves(_unit_lower_inverse(overlap) * beta[None, :])
-    solve_high_ref[chunk, head, :, :] = high
-    solve_low_ref[chunk, head, :, :] = low
+    halves = solve_ref.shape[2]
+    for half, part in enumerate(_halves(_unit_lower_inverse(overlap, halves) * beta[None, :], halves)):
+        solve_ref[chunk, head, half, :, :] = part
     last = jnp.sum(jnp.where(row == CHUNK_TOKENS - 1, decay, 0.0))
     since_start_ref[chunk, head, :] = jnp.exp(decay)
     to_end_ref[chunk, head, :] = jnp.exp(last - decay)
 
 
-def _two_halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """float32 as a sum of two float16: 22 bits of it."""
-    high = x.astype(jnp.float16)
-    return high, (x - high.astype(jnp.float32)).astype(jnp.float16)
+def _halves(x: jax.Array, count: int) -> list[jax.Array]:
+    """float32 as a sum of `count` float16: 11 bits of it, or 22."""
+    parts = []
+    for _ in range(count):
+        parts.append(x.astype(jnp.float16))
+        x = x - parts[-1].astype(jnp.float32)
+    return parts
 
 
-def _unit_lower_inverse(strict: jax.Array) -> jax.Array:
+def _product(left: list[jax.Array], right: list[jax.Array], *, trans_a: bool = False) -> jax.Array:
+    """The product of two sums of float16 parts, less that of their last parts where both have two."""
+    total: jax.Array = plt.dot(left[0], right[0], trans_a=trans_a)
+    for part in right[1:]:
+        total = total + plt.dot(left[0], part, trans_a=trans_a)
+    for part in left[1:]:
+        total = total + plt.dot(part, right[0], trans_a=trans_a)
+    return total
+
+
+def _unit_lower_inverse(strict: jax.Array, halves: int) -> jax.Array:
     """(I + strict)^-1 for strictly lower triangular strict [64, 64], float32.
 
     Blocks of 1, 2, 4 ... 32 rows are merged, all of one width in two products:
@@ -265,16 +276,10 @@ def _unit_lower_inverse(strict: jax.Array) -> jax.Array:
     inverse = (over == down).astype(jnp.float32) - below(1)
     width = 2
     while width < CHUNK_TOKENS:
-        inverse = inverse - _times(inverse, _times(below(width), inverse))
+        parts = _halves(inverse, halves)
+        inverse = inverse - _product(parts, _halves(_product(_halves(below(width), halves), parts), halves))
         width *= 2
     return inverse
-
-
-def _times(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A product of float32 numbers of ordinary size to 22 bits: three passes of the tensor cores."""
-    (left, left_rest), (right, right_rest) = _two_halves(left), _two_halves(right)
-    product: jax.Array = plt.dot(left, right) + plt.dot(left, right_rest) + plt.dot(left_rest, right)
-    return product
 
 
 # ------------------------------------------------------------------ 3. the states one after the other
@@ -328,27 +333,21 @@ def _scan_kernel(
     matrix = recurrent_ref.at[layer, slot, head, :, own]
     old = jnp.broadcast_to(start > 0, (sizes.key_dim, columns))
     row = lax.broadcasted_iota(jnp.int32, (CHUNK_TOKENS,), 0)
+    at_columns, halves = head * sizes.value_dim + part * columns, given.solve.shape[2]
 
     def one(chunk: jax.Array, state: jax.Array) -> jax.Array:
         query, key = given.keys[chunk, key_head, :, :], given.keys[chunk, sizes.key_heads + key_head, :, :]
         since_start, to_end = given.since_start[chunk, head, :], given.to_end[chunk, head, :]
-        high, low = _two_halves(state)
-        target = given.value[chunk, head, :, own].astype(jnp.float32)
-        target = target - since_start[:, None] * (plt.dot(key, high) + plt.dot(key, low))
-        target_high, target_low = _two_halves(target)
-        solve = given.solve_high[chunk, head, :, :]
-        writes = plt.dot(solve, target_high) + plt.dot(solve, target_low)
-        writes = writes + plt.dot(given.solve_low[chunk, head, :, :], target_high)
-        out = plt.dot(query, high) * (since_start * sizes.key_dim**-0.5)[:, None]
+        held = _halves(state, halves)
+        target = given.value[chunk, head, :, own].astype(jnp.float32) - since_start[:, None] * _product([key], held)
+        solve = [given.solve[chunk, head, half, :, :] for half in range(halves)]
+        writes = _product(solve, _halves(target, halves))
+        out = plt.dot(query, held[0]) * (since_start * sizes.key_dim**-0.5)[:, None]
         out = out + plt.dot(given.inside[chunk, head, :, :], writes.astype(jnp.float16))
-        tokens, here = (
-            pl.ds(chunk * CHUNK_TOKENS, CHUNK_TOKENS),
-            pl.ds(head * sizes.value_dim + part * columns, columns),
-        )
+        tokens, here = pl.ds(chunk * CHUNK_TOKENS, CHUNK_TOKENS), pl.ds(at_columns, columns)
         out_ref[tokens, here] = to_dtype(out, _F16)
-        ending_high, ending_low = _two_halves(writes * to_end[:, None])
         decay = jnp.sum(jnp.where(row == CHUNK_TOKENS - 1, since_start, 0.0))
-        written = plt.dot(key, ending_high, trans_a=True) + plt.dot(key, ending_low, trans_a=True)
+        written = _product([key], _halves(writes * to_end[:, None], halves), trans_a=True)
         after: jax.Array = state * decay + written
         return after
 

@@ -17,6 +17,8 @@ class GdnChunkOptions:
     scan_stages: int = 2
     """Chunks under way: the next one's operands are copied to shared memory while this one is computed."""
     finish_warps: int = 4
+    halves: int = 2
+    """float16 numbers that stand for a float32 one in products: 2 or 1."""
 
 
 DEFAULT = GdnChunkOptions()

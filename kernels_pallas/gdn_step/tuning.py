@@ -13,7 +13,7 @@ class GdnStepOptions:
     """Columns of the state in one tile."""
     shared_below: int = 0
     """Up to so many rows, tiles of a head are dealt out to several programs: few rows alone do not fill a GPU."""
-    prefetched: bool = True
+    prefetched: bool = False
     """Ask for the whole state of a head at once, into the L2 cache."""
 
     def parts(self, rows: int) -> int:

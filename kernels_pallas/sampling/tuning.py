@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class BestOptions:
     """Options of the Triton kernels."""
 
-    block: int = 4096
+    block: int = 2048
     """Tokens a program of the first launch looks at."""
-    num_warps: int = 8
+    num_warps: int = 4
     merge_warps: int = 4
 
 

@@ -12,6 +12,7 @@ from jax import lax
 
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.quant_matmul import activation_dtype, project, start
+from kernels_pallas.sampling import best_tokens
 from ninfer.engine.device import DecodeRow, PrefillUnit
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.programs import plan as plans
@@ -20,8 +21,8 @@ from ninfer.engine.programs.stacked.memory import StackedState, zero_stacked_sta
 from ninfer.engine.programs.stacked.prompt import Chunk, run_chunk
 from ninfer.engine.programs.stacked.rows import RESIDUAL_SHIFT, Rows, number, run_rows
 from ninfer.engine.programs.stacked.weights import StackedWeights
-from ninfer.engine.sampling.sampler import choose
-from ninfer.engine.types import PAGE_TOKENS
+from ninfer.engine.sampling.sampler import Chosen, SamplerRows, draw
+from ninfer.engine.types import MAX_CANDIDATES, PAGE_TOKENS
 
 LEAST_CHUNK_TOKENS = 64
 BUCKET_STEP = 4
@@ -94,7 +95,7 @@ class Stacked:
 
         def sample(last: jax.Array) -> StepOutput:
             scores = self._logits(weights, last)
-            chosen = choose(scores, counts[slot][None], unit.sampler, used_tokens)
+            chosen = self._choose(scores, counts, slot[None], unit.sampler, used_tokens)
             return StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
 
         def skip(_: jax.Array) -> StepOutput:
@@ -105,6 +106,26 @@ class Stacked:
         kept = jnp.where(unit.samples, output.chosen[0, 0], memory.last_token[slot])
         last_token = memory.last_token.at[slot].set(kept, mode="drop")
         return Memory(text=state, last_token=last_token, counts=counts), output
+
+    def _choose(
+        self, scores: jax.Array, counts: jax.Array, slots: jax.Array, sampler: SamplerRows, used_tokens: int
+    ) -> Chosen:
+        """One token per row of scores [M, V], with the counts [slots, V] of its slot: what `choose` does, by a kernel.
+
+        XLA would sort the whole vocabulary.
+        """
+        used = min(used_tokens, scores.shape[-1])
+        best = best_tokens(
+            scores,
+            counts,
+            slots,
+            sampler.presence_penalty,
+            sampler.frequency_penalty,
+            used_tokens=used,
+            candidates=min(MAX_CANDIDATES, used),
+            impl=self._impl,
+        )
+        return draw(best.values, best.ids, best.faulty, sampler)
 
     def _logits(self, weights: StackedWeights, residual: jax.Array) -> jax.Array:
         """Residual float32 [M, H] behind the last layer -> float32 [M, V]."""
@@ -136,7 +157,7 @@ class Stacked:
             tables=tables[slots],
         )
         scores, state = run_rows(self._config, self._impl, weights, state.with_parts(tables=tables), rows, fed)
-        chosen = choose(scores, counts[slots], unit.sampler, used_tokens)
+        chosen = self._choose(scores, counts, rows.slots, unit.sampler, used_tokens)
         last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
         output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
         return Memory(text=state, last_token=last_token, counts=counts), output
