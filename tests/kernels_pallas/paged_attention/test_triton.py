@@ -57,12 +57,9 @@ def case(name: str, lanes: list[list[int]]) -> tuple[object, ...]:
     ("name", "lanes", "options"),
     [
         ("bf16", [[130], [-1], [64]], {}),
-        ("int8", [[0], [63], [191]], {}),
-        ("int8", [[130], [-1], [64]], {"splits": 2, "block_tokens": 32}),
-        ("int8", [[128]], {"combine_columns": 16}),
-        ("fp8", [[127], [65], [1]], {"splits": 1}),
-        ("bf16", [[62, 63, 64], [0, 1, -1], [-1, -1, -1]], {}),
-        ("int8", [[126, 127, 128, 129, 130, 131, -1, -1]], {"splits": 1}),
+        ("int8", [[0], [63], [191]], {"splits": 2, "block_tokens": 32, "combine_columns": 16}),
+        ("fp8", [[127], [65]], {"splits": 1}),
+        ("int8", [[62, 63, 64], [0, 1, -1], [-1, -1, -1]], {}),
     ],
 )
 @pytest.mark.contract("KVFMT-001", "KVFMT-025")
