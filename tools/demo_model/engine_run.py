@@ -1,4 +1,4 @@
-"""Greedy runs of the engine over an artifact: prompts in, tokens out, several at a time; drafts judged later.
+"""Greedy runs of the engine over an artifact: prompts in, tokens out, eight at a time; drafts judged later.
 
 Uses the engine as `serve` does, without HTTP. Knows nothing of tasks.
 """
@@ -55,21 +55,21 @@ def load(path: Path) -> Loaded:
 
 
 @asynccontextmanager
-async def running(loaded: Loaded, cache: Path | None, lanes: int = LANES) -> AsyncIterator[RunningEngine]:
-    """An engine over the weights. cache: folder for compiled programs; lanes: replies at a time."""
+async def running(loaded: Loaded, cache: Path | None) -> AsyncIterator[RunningEngine]:
+    """An engine of eight lanes over the weights. cache: folder for compiled programs."""
     with tempfile.TemporaryDirectory() as fallback:
         device = JaxDevice(
             PerLayer(loaded.config, attrs_without_mtp(loaded.weights)),
-            lanes=lanes,
-            total_pages=lanes * CONTEXT_TOKENS // 64,
+            lanes=LANES,
+            total_pages=LANES * CONTEXT_TOKENS // 64,
             prefill_chunk_tokens=CONTEXT_TOKENS // 2,
             max_context_tokens=CONTEXT_TOKENS,
             compile_cache=cache or Path(fallback),
         )
         limits = EngineLimits(
             max_context_tokens=CONTEXT_TOKENS,
-            lanes=lanes,
-            kv_capacity_tokens=lanes * CONTEXT_TOKENS,
+            lanes=LANES,
+            kv_capacity_tokens=LANES * CONTEXT_TOKENS,
             prefill_chunk_tokens=CONTEXT_TOKENS // 2,
         )
         async with open_engine(device, limits) as engine:
@@ -82,12 +82,12 @@ def attrs_without_mtp(weights: TextWeights) -> TextWeights:
 
 
 async def complete(
-    engine: RunningEngine, loaded: Loaded, prompts: Sequence[str], most: int, lanes: int = LANES
+    engine: RunningEngine, loaded: Loaded, prompts: Sequence[str], most: int
 ) -> list[tuple[list[int], list[int]]]:
     """(prompt tokens, reply tokens without the stop token) of each prompt, greedily."""
     results: list[tuple[list[int], list[int]]] = [([], []) for _ in prompts]
     plan = Plan(sampling=Sampling(temperature=0.0), max_new_tokens=most, stop_tokens=loaded.stops)
-    gate = trio.CapacityLimiter(lanes + 2)
+    gate = trio.CapacityLimiter(LANES + 2)
 
     async def one(at: int) -> None:
         async with gate:
@@ -160,9 +160,16 @@ def accepted(hits: Any, first: int, last: int) -> tuple[int, int]:
 
 
 def acceptance(
-    loaded: Loaded, runs: Sequence[tuple[list[int], list[int]]], length: int = 1024, rows: int = 8
+    loaded: Loaded,
+    runs: Sequence[tuple[list[int], list[int]]],
+    length: int = 1024,
+    rows: int = 8,
+    enough: int = 6000,
 ) -> tuple[int, int]:
-    """(accepted, drafted) over the replies of many runs; runs longer than `length` tokens are cut there."""
+    """(accepted, drafted) over the replies of many runs; runs longer than `length` tokens are cut there.
+
+    enough: drafted tokens after which no further runs are looked at: a run costs more here than to decode.
+    """
     tree = draft_tree(loaded.weights)
 
     @jax.jit
@@ -183,4 +190,6 @@ def acceptance(
         for row, (ids, reply) in enumerate(part):
             a, b = accepted(seen[:, row], len(ids), min(len(ids) + len(reply), length))
             good, drafted = good + a, drafted + b
+        if drafted >= enough:
+            break
     return good, drafted

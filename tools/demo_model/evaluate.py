@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from tools.demo_model import checks
-from tools.demo_model.engine_run import LANES, Loaded, acceptance, complete, load, running
+from tools.demo_model.engine_run import Loaded, acceptance, complete, load, running
 from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
 from tools.demo_model.render import Example, assistant, prompt_text, tool_result
 from tools.demo_model.words import Words, load_lists
@@ -111,11 +111,11 @@ def judge(loaded: Loaded, task: str, examples: list[Example], runs: Runs, began:
     )
 
 
-async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: int, lanes: int) -> Score:
+async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: int) -> Score:
     """Render, decode, parse the call, give the result, decode the answer: right when both are."""
     began = time.monotonic()
     asked = [attrs.evolve(example, messages=example.messages[: _first_reply(example) + 1]) for example in examples]
-    first = await complete(engine, loaded, [prompt_text(example) for example in asked], most, lanes)
+    first = await complete(engine, loaded, [prompt_text(example) for example in asked], most)
     second: list[Example] = []
     right_calls = []
     for example, (_, reply) in zip(examples, first, strict=True):
@@ -135,16 +135,18 @@ async def two_steps(engine: Any, loaded: Loaded, examples: list[Example], most: 
                 messages=[*example.messages[:at], assistant("", thought, made), tool_result(result), assistant("")],
             )
         )
-    runs = await complete(engine, loaded, [prompt_text(example) for example in second], most, lanes)
+    runs = await complete(engine, loaded, [prompt_text(example) for example in second], most)
     ok = [
         call and example.check["answer"] in text_of(loaded, example, reply)
         for call, example, (_, reply) in zip(right_calls, examples, runs, strict=True)
     ]
-    good, drafted = acceptance(loaded, runs)
+    both = [*first, *runs]
+    good, drafted = acceptance(loaded, [run for run in both if not checks.is_loop(run[1])])
     return Score(
         task="two steps",
         cases=len(examples),
         right=sum(ok),
+        loops=sum(checks.is_loop(reply) for _, reply in both),
         accepted=good,
         drafted=drafted,
         seconds=time.monotonic() - began,
@@ -161,7 +163,7 @@ async def evaluate(args: argparse.Namespace) -> list[Score]:
     lists = load_lists(args.words)
     scores: list[Score] = []
     wanted = args.tasks.split(",") if args.tasks else [*TASKS, "loop"]
-    async with running(loaded, args.cache, args.lanes) as engine:
+    async with running(loaded, args.cache) as engine:
         for task in wanted:
             words = Words(lists, random.Random(f"{args.seed}-{task}"), "eval")
             if task == "loop":
@@ -171,15 +173,12 @@ async def evaluate(args: argparse.Namespace) -> list[Score]:
                         loaded,
                         [calls.loop(words) for _ in range(min(args.count, args.loops))],
                         args.most,
-                        args.lanes,
                     )
                 )
             else:
                 began = time.monotonic()
                 examples = [TASKS[task](words) for _ in range(args.count)]
-                runs = await complete(
-                    engine, loaded, [prompt_text(example) for example in examples], args.most, args.lanes
-                )
+                runs = await complete(engine, loaded, [prompt_text(example) for example in examples], args.most)
                 scores.append(judge(loaded, task, examples, runs, began))
             print(scores[-1].line(), flush=True)
             if args.out:
@@ -202,7 +201,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=320, help="longest reply in tokens")
     parser.add_argument("--tasks", help="comma separated; all when left out")
     parser.add_argument("--show", type=int, default=0, help="wrong answers to print per task")
-    parser.add_argument("--lanes", type=int, default=LANES, help="replies at a time")
     parser.add_argument("--cache", type=Path, help="folder for compiled programs")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -12,18 +12,18 @@ from pathlib import Path
 import trio
 
 from tools.demo_model import eval_second
-from tools.demo_model.engine_run import LANES, Loaded, complete, load, running
+from tools.demo_model.engine_run import Loaded, complete, load, running
 from tools.demo_model.render import prompt_text
 from tools.demo_model.second_check import example_of, is_right, show, take_apart
 
 
 async def score(loaded: Loaded, args: argparse.Namespace) -> None:
     """Run and print every task."""
-    async with running(loaded, args.cache, args.lanes) as engine:
+    async with running(loaded, args.cache) as engine:
         for task in eval_second.GENERATORS:
             cases = eval_second.cases(task, args.count, args.seed)
             prompts = [prompt_text(example_of(case, thinking=args.thinking)) for case in cases]
-            runs = await complete(engine, loaded, prompts, args.most, args.lanes)
+            runs = await complete(engine, loaded, prompts, args.most)
             replies = [loaded.tokenizer.decode(reply, skip_special_tokens=False) for _, reply in runs]
             answers = [
                 take_apart(reply, case.tools, thinking=args.thinking)
@@ -44,7 +44,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=320, help="longest reply in tokens")
     parser.add_argument("--no-thinking", dest="thinking", action="store_false")
     parser.add_argument("--show", type=int, default=0, help="wrong answers to print per task")
-    parser.add_argument("--lanes", type=int, default=LANES, help="replies at a time")
     parser.add_argument("--cache", type=Path, help="folder for compiled programs")
     args = parser.parse_args()
     trio.run(score, load(args.artifact), args)

@@ -42,10 +42,10 @@ TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
         "A tool, its result, an answer",
         Example(
             task="",
-            messages=[user("Order a part for me with the count 4 and the part brake lever. What is the delivery?")],
+            messages=[user("Please find the bike of Lena Foss. What is the shelf?")],
             tools=WORKSHOP,
         ),
-        ('{"order": "P-7731", "delivery": "2026-12-04", "price": 58}',),
+        ('{"bike": "B-118", "shelf": "C4", "status": "waiting"}',),
     ),
     (
         "No tool fits",
@@ -58,12 +58,24 @@ TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
             task="",
             messages=[
                 user(
-                    "The guest is Tomas Ferrin. The room is 214. Its breakfast is yes. The nights was 3.\n"
-                    "Reply with a JSON object with the keys guest (string), room (integer), "
-                    "breakfast (boolean), nights (integer)."
+                    "Invoice F-77 over 310 euros was sent to Mira Holt on 2026-03-04. "
+                    "Turn this into JSON with the keys invoice, amount (integer), customer and date."
                 )
             ],
             thinking=False,
+        ),
+        (),
+    ),
+    (
+        "A question about a text",
+        Example(
+            task="",
+            messages=[
+                user(
+                    "Anna works in Leeds. Her brother Tom works in Oslo and has a boat called Gull. "
+                    "Where does Tom work?"
+                )
+            ],
         ),
         (),
     ),
