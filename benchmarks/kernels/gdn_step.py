@@ -1,10 +1,11 @@
 """The delta-net step on the GPU: error against float64, then time for sets of options.
 
-    python benchmarks/kernels/gdn_step.py check
-    python benchmarks/kernels/gdn_step.py time 'M options' ...      e.g. '8 num_warps=4,evict_first=True'
+    python -m benchmarks.kernels.gdn_step check
+    python -m benchmarks.kernels.gdn_step time 'M options' ...      e.g. '8 num_warps=4', '1 ahead_bytes=8388608 pair'
 
 Shapes are those of the 27B model. A timed call runs the step of all 48 layers one after the other, so every state is
-read from memory. Bytes are those of the state, read and written. JSON goes to $JOB_OUT or $OUT when one is set.
+read from memory; with "pair", each step is followed by the product that comes next (q4). Bytes are those of the state,
+read and written. JSON goes to $JOB_OUT or $OUT when one is set.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
-from kernels_pallas.arrays import Activation
+from benchmarks.kernels.quant_matmul import random_matrix
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.gdn_step import GdnState, GdnWeights
 from kernels_pallas.gdn_step.specs import HIDDEN_27B, LAYERS_27B, SIZES_27B, state_27b
 from kernels_pallas.gdn_step.triton import gdn_step_triton
 from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
+from kernels_pallas.quant_matmul import counters_shape, project_residual
 
 EPS, SLOTS, SHIFT = 1e-6, 9, 6
 REPEATS = 5
@@ -185,12 +188,13 @@ def options(text: str) -> GdnStepOptions:
     )
 
 
-def all_layers(chosen: GdnStepOptions):  # type: ignore[no-untyped-def]
-    """One step of every layer, the state donated."""
+def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyped-def]
+    """One step of every layer, the state donated; with a `matrix`, each followed by the product behind it."""
+    chosen = options(text)
 
     @jax.jit
-    def link(projected, x, state, weights, layer, slots, positions):  # type: ignore[no-untyped-def]
-        return gdn_step_triton(
+    def link(projected, x, state, weights, layer, slots, positions, matrix, residual):  # type: ignore[no-untyped-def]
+        out, state = gdn_step_triton(
             projected,
             x,
             state,
@@ -201,12 +205,29 @@ def all_layers(chosen: GdnStepOptions):  # type: ignore[no-untyped-def]
             eps=EPS,
             out_dtype=jnp.dtype("float16"),
             options=chosen,
+            ahead=None if matrix is None else Ahead(matrix, layer),
         )
+        if matrix is None:
+            return state, out.values
+        residual, _, _ = project_residual(
+            out,
+            matrix,
+            layer,
+            residual,
+            jnp.ones((1, matrix.n), jnp.float32),
+            ints(0),
+            jnp.zeros(counters_shape(matrix.n), jnp.int32),
+            out_dtype=jnp.float16,
+            shift=SHIFT,
+            eps=EPS,
+        )
+        return state, residual
 
-    def many(state, projected, x, weights, slots, positions):  # type: ignore[no-untyped-def]
+    def many(state, projected, x, weights, slots, positions, matrix, residual):  # type: ignore[no-untyped-def]
         for layer in range(LAYERS_27B):
-            out, state = link(projected, x, state, weights, ints(layer), slots, positions)
-        return state, out.values
+            state, out = link(projected, x, state, weights, ints(layer), slots, positions, matrix, residual)
+            residual = None if matrix is None else out
+        return state, out
 
     return jax.jit(many, donate_argnums=0)
 
@@ -216,40 +237,43 @@ def measure(cases: list[str]) -> list[dict[str, object]]:
     rng = np.random.default_rng(1)
     _, weights = random_layers(LAYERS_27B, 1, rng)
     state = state_27b(slots=SLOTS)
-    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (state, weights))
+    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    paired = any("pair" in case for case in cases)
+    matrix = random_matrix("q4_g64", HIDDEN_27B, SIZES.values, LAYERS_27B) if paired else None
     work = []
     for case in cases:
         count, _, text = case.partition(" ")
         projected, x = random_rows(int(count), rng)
         rows = (jnp.arange(int(count), dtype=jnp.int32), jnp.arange(int(count), dtype=jnp.int32) + 100)
-        work.append((case, int(count), options(text), projected, x, rows))
+        behind = (matrix, jnp.zeros((int(count), HIDDEN_27B))) if "pair" in text else (None, None)
+        work.append((case, text, int(count), (projected, x, weights, *rows, *behind)))
 
     def build(item):  # type: ignore[no-untyped-def]
-        _, _, chosen, projected, x, rows = item
-        return all_layers(chosen).lower(specs[0], projected, x, specs[1], *rows).compile()
+        _, text, _, given = item
+        return all_layers(text.removesuffix("pair").strip(), given[-2]).lower(specs, *given).compile()
 
     with ThreadPoolExecutor(8) as pool:
         programs = list(pool.map(build, work))
     found = []
-    for (case, count, _, projected, x, rows), program in zip(work, programs, strict=True):
-        state, out = program(state, projected, x, weights, *rows)
+    for (case, _, count, given), program in zip(work, programs, strict=True):
+        state, out = program(state, *given)
         out.block_until_ready()
         times = []
         for _ in range(REPEATS):
             begin = time.perf_counter()
             for _ in range(4):
-                state, out = program(state, projected, x, weights, *rows)
+                state, out = program(state, *given)
             out.block_until_ready()
             times.append((time.perf_counter() - begin) / 4 / LAYERS_27B)
         state_bytes = 2 * count * SIZES.value_heads * SIZES.key_dim * SIZES.value_dim * 4
         us = min(times) * 1e6
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
-                state, out = program(state, projected, x, weights, *rows)
+                state, out = program(state, *given)
                 out.block_until_ready()
             kernel_us = kernel_times(Path(folder), LAYERS_27B).get("gdn_step", 0.0)
         say(
-            f"M {case:40s} {us:6.2f} us a layer ({max(times) * 1e6:.2f} worst of {REPEATS}), kernel {kernel_us:.2f}, "
+            f"M {case:44s} {us:6.2f} us a layer ({max(times) * 1e6:.2f} worst of {REPEATS}), kernel {kernel_us:.2f}, "
             f"state {state_bytes / us / 1e6:.2f} TB/s"
         )
         row = {"case": case, "us": us, "worst_us": max(times) * 1e6, "kernel_us": kernel_us}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Activation
+from kernels_pallas.arrays import Activation, Ahead
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.gdn_step.reference import gdn_step_reference
 from kernels_pallas.gdn_step.state import CONV_TAPS, GdnSizes, GdnState, GdnWeights, sizes_of, zero_state
@@ -27,6 +27,7 @@ def gdn_step(
     *,
     eps: float,
     out_dtype: DTypeLike,
+    ahead: Ahead | None = None,
     impl: Impl = "auto",
 ) -> tuple[Activation, GdnState]:
     """One token per row: its output before out_proj, and the state of its slot after it.
@@ -44,6 +45,7 @@ def gdn_step(
         positions: int32 [M], of the token that is fed.
         eps: of the output norm.
         out_dtype: of the output's values.
+        ahead: the matrix that is read next: the kernel may ask for it ahead of time. It changes no value.
 
     Returns:
         Activation [M, Hv dv] with shift 0 and no squares, and the changed state.
@@ -54,5 +56,6 @@ def gdn_step(
     sizes = sizes_of(state)
     if projected.shape[-1] != sizes.channels + sizes.values:
         raise ValueError(f"projected has {projected.shape[-1]} columns, not {sizes.channels} + {sizes.values}")
+    arguments = (projected, x, state, weights, layer, slots, positions)
     step = choose(impl, {"reference": gdn_step_reference, "triton": gdn_step_triton})
-    return step(projected, x, state, weights, layer, slots, positions, eps=eps, out_dtype=jnp.dtype(out_dtype))
+    return step(*arguments, eps=eps, out_dtype=jnp.dtype(out_dtype), ahead=ahead)

@@ -10,8 +10,8 @@ Invariant: a program depends on its own row alone, and what a tile does on nothi
 on no other row, not on their number, and not on how tiles are dealt out.
 """
 
-import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
-from kernels_pallas.arrays import Activation
+from kernels_pallas.arrays import Activation, Ahead
 from kernels_pallas.gdn_step.reference import silu, softplus, to_dtype
 from kernels_pallas.gdn_step.state import CONV_TAPS, L2_EPSILON, GdnSizes, GdnState, GdnWeights, sizes_of
 from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
@@ -57,6 +57,7 @@ def gdn_step_triton(
     *,
     eps: float,
     out_dtype: jnp.dtype,
+    ahead: Ahead | None = None,
     options: GdnStepOptions = DEFAULT,
     interpret: bool = False,
 ) -> tuple[Activation, GdnState]:
@@ -67,101 +68,157 @@ def gdn_step_triton(
     columns = min(options.columns, sizes.value_dim)
     parts = min(options.parts(projected.shape[0]), sizes.value_dim // columns)
     rows = projected.shape[0]
-    squares = () if x.squares is None else (x.squares,)
-    operands = (
-        layer, slots, positions, projected, x.values, *squares, weights.ab, weights.conv, weights.a_log,
-        weights.dt_bias, weights.norm, state.recurrent, state.conv, state.arrivals,
-    )  # fmt: skip
-    outputs = [
-        jax.ShapeDtypeStruct((rows, sizes.values), out_dtype),
-        jax.ShapeDtypeStruct((rows, sizes.values), jnp.float32),  # before the norm: where the tiles of a head meet
-        *(jax.ShapeDtypeStruct(part.shape, part.dtype) for part in operands[-3:]),
-    ]
+    operands = {
+        "layer": layer,
+        "slots": slots,
+        "positions": positions,
+        "projected": projected,
+        "x": x.values,
+        "squares": x.squares,
+        "ab": weights.ab,
+        "taps": weights.conv,
+        "a_log": weights.a_log,
+        "dt_bias": weights.dt_bias,
+        "gain": weights.norm,
+        "ahead": None if ahead is None else ahead.matrix.codes.reshape(ahead.matrix.layers, -1),
+        "ahead_layer": None if ahead is None else ahead.layer,
+        "before": state.recurrent,
+        "ring_before": state.conv,
+        "arrived_before": state.arrivals,
+    }
+    present = {name: operand for name, operand in operands.items() if operand is not None}
+    outputs = {
+        "out": jax.ShapeDtypeStruct((rows, sizes.values), out_dtype),
+        "raw": jax.ShapeDtypeStruct((rows, sizes.values), jnp.float32),
+        "recurrent": jax.ShapeDtypeStruct(state.recurrent.shape, state.recurrent.dtype),
+        "conv": jax.ShapeDtypeStruct(state.conv.shape, state.conv.dtype),
+        "arrivals": jax.ShapeDtypeStruct(state.arrivals.shape, state.arrivals.dtype),
+    }
+    job = _Job(
+        sizes=sizes,
+        columns=columns,
+        parts=parts,
+        eps=eps,
+        x_eps=x.eps,
+        x_scale=2.0**x.shift,
+        ahead_words=0 if ahead is None else _ahead_words(ahead, options, parts * sizes.value_heads * rows),
+        prefetched=options.prefetched and not interpret,
+        on_device=not interpret,
+    )
+    names = (*present, *outputs)
     out, _, recurrent, conv, arrivals = pl.pallas_call(
-        functools.partial(
-            _kernel if squares else _without_squares, sizes=sizes, columns=columns, parts=parts, eps=eps, x_eps=x.eps,
-            x_scale=2.0**x.shift, prefetched=options.prefetched and not interpret, on_device=not interpret,
-        ),
+        lambda *refs: _kernel(job, _Refs(**dict(zip(names, refs, strict=True)))),
         grid=(parts, sizes.value_heads, rows),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=[_whole(output) for output in outputs],
-        out_shape=outputs,
-        input_output_aliases={len(operands) - 3 + place: 2 + place for place in range(3)},
+        in_specs=[_whole(operand) for operand in present.values()],
+        out_specs=[_whole(output) for output in outputs.values()],
+        out_shape=list(outputs.values()),
+        input_output_aliases={len(present) - 3 + place: 2 + place for place in range(3)},
         compiler_params=plt.CompilerParams(num_warps=options.num_warps, num_stages=1),
         interpret=interpret,
         name="gdn_step",
-    )(*operands)  # fmt: skip
+    )(*present.values())
     changed = GdnState(recurrent=recurrent, conv=conv, arrivals=arrivals)
     return Activation(values=out, squares=None, shift=0, eps=0.0), changed
 
 
-def _without_squares(*refs: Ref, **static: Any) -> None:
-    with_none: list[Any] = [*refs[:5], None, *refs[5:]]
-    _kernel(*with_none, **static)
+def _ahead_words(ahead: Ahead, options: GdnStepOptions, programs: int) -> int:
+    """uint32 words of the next matrix that each program asks for."""
+    words = ahead.matrix.codes.size // ahead.matrix.layers
+    return min(options.ahead_bytes // 4, words) // programs // 32 * 32
 
 
-def _kernel(
-    layer_ref: Ref,
-    slots_ref: Ref,
-    positions_ref: Ref,
-    projected_ref: Ref,
-    x_ref: Ref,
-    squares_ref: Ref | None,
-    ab_ref: Ref,
-    taps_ref: Ref,
-    a_log_ref: Ref,
-    dt_bias_ref: Ref,
-    gain_ref: Ref,
-    _recurrent: Ref,
-    _conv: Ref,
-    _arrivals: Ref,
-    out_ref: Ref,
-    raw_ref: Ref,
-    recurrent_ref: Ref,
-    conv_ref: Ref,
-    arrivals_ref: Ref,
-    *,
-    sizes: GdnSizes,
-    columns: int,
-    parts: int,
-    eps: float,
-    x_eps: float,
-    x_scale: float,
-    prefetched: bool,
-    on_device: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What is fixed when the kernel is compiled."""
+
+    sizes: GdnSizes
+    columns: int
+    parts: int
+    eps: float
+    x_eps: float
+    x_scale: float
+    ahead_words: int
+    prefetched: bool
+    on_device: bool
+
+
+class _Refs(NamedTuple):
+    """Operands, then outputs."""
+
+    layer: Ref
+    slots: Ref
+    positions: Ref
+    projected: Ref
+    x: Ref
+    ab: Ref
+    taps: Ref
+    a_log: Ref
+    dt_bias: Ref
+    gain: Ref
+    before: Ref
+    """The same memory as `recurrent`; the next two likewise."""
+    ring_before: Ref
+    arrived_before: Ref
+    out: Ref
+    raw: Ref
+    """Before the norm: where the tiles of a head meet."""
+    recurrent: Ref
+    conv: Ref
+    arrivals: Ref
+    squares: Ref = None
+    ahead: Ref = None
+    ahead_layer: Ref = None
+
+
+class _Here(NamedTuple):
+    """Whose step a program does."""
+
+    row: jax.Array
+    head: jax.Array
+    layer: jax.Array
+    slot: jax.Array
+    position: jax.Array
+    real: jax.Array
+    """bool: not padding"""
+
+
+def _kernel(job: _Job, refs: _Refs) -> None:
+    sizes, columns = job.sizes, job.columns
     part, head, row = pl.program_id(0), pl.program_id(1), pl.program_id(2)
-    layer, slot, position = layer_ref[0], slots_ref[row], positions_ref[row]
-    real, slot = slot >= 0, jnp.maximum(slot, 0)
+    slot = refs.slots[row]
+    here = _Here(row, head, refs.layer[0], jnp.maximum(slot, 0), refs.positions[row], slot >= 0)
     key_head = lax.div(head, sizes.share)
     at_query, at_key = key_head * sizes.key_dim, sizes.keys + key_head * sizes.key_dim
-    tiles = sizes.value_dim // columns // parts
+    tiles = sizes.value_dim // columns // job.parts
     first = [(part * tiles + tile) * columns for tile in range(tiles)]
-    if prefetched:
-        share = sizes.key_dim // parts
-        overlap.prefetch(recurrent_ref, (layer, slot, head, part * share, 0), share * sizes.value_dim * 4)
 
     # 1. The first tile and everything that is needed before the state is read, before anything is computed.
     whole = (sizes.key_dim, columns)
-    held, mine = jnp.broadcast_to(real & (position > 0), whole), jnp.broadcast_to(real, whole)
+    held, mine = jnp.broadcast_to(here.real & (here.position > 0), whole), jnp.broadcast_to(here.real, whole)
 
     def tile_at(column: jax.Array) -> Ref:
-        return recurrent_ref.at[layer, slot, head, :, pl.ds(column, columns)]
+        return refs.recurrent.at[here.layer, here.slot, head, :, pl.ds(column, columns)]
 
+    if job.prefetched:
+        share = sizes.key_dim // job.parts
+        corner = (here.layer, here.slot, head, part * share, 0)
+        overlap.prefetch(refs.recurrent, corner, share * sizes.value_dim * 4)
     ahead = plt.load(tile_at(first[0]), mask=held, other=0.0)
-    _hold(on_device)
-    window = functools.partial(_load_window, projected_ref, conv_ref, taps_ref, layer, slot, row, position)
-    query_window, key_window = window(at_query, sizes.key_dim), window(at_key, sizes.key_dim)
+    _hold(job)
+    query_window, key_window = (_load_window(refs, here, at, sizes.key_dim) for at in (at_query, at_key))
     at_values = [2 * sizes.keys + head * sizes.value_dim + column for column in first]
-    value_windows = [window(at_value, columns) for at_value in at_values]
-    pieces = _load_pieces(x_ref, ab_ref, layer, row, head, sizes.value_heads)
-    squares = None if squares_ref is None else _load_squares(squares_ref, row)
-    a_log, dt_bias = a_log_ref[layer, head], dt_bias_ref[layer, head]
-    _hold(on_device)
+    value_windows = [_load_window(refs, here, at_value, columns) for at_value in at_values]
+    pieces = _load_pieces(refs, here, sizes.value_heads)
+    squares = None if refs.squares is None else _load_squares(refs.squares, row)
+    a_log, dt_bias = refs.a_log[here.layer, head], refs.dt_bias[here.layer, head]
+    _hold(job)
+    if job.ahead_words and job.on_device:
+        program = (row * sizes.value_heads + head) * job.parts + part
+        overlap.prefetch(refs.ahead, (refs.ahead_layer[0], program * job.ahead_words), 4 * job.ahead_words)
 
     # 2. Gates, query and key, while the state is on its way.
-    mean_square = None if squares is None else jnp.sum(squares) * (1.0 / x_ref.shape[1])
-    scale = x_scale if mean_square is None else lax.rsqrt(mean_square + x_eps) * x_scale
+    mean_square = None if squares is None else jnp.sum(squares) * (1.0 / refs.x.shape[1])
+    scale = job.x_scale if mean_square is None else lax.rsqrt(mean_square + job.x_eps) * job.x_scale
     a, b = (jnp.sum(product) * scale for product in _multiply(pieces))
     decay = jnp.exp(-jnp.exp(a_log) * softplus(a + dt_bias))
     beta = 1.0 / (1.0 + jnp.exp(-b))
@@ -179,78 +236,56 @@ def _kernel(
         change = beta * (value - decay * jnp.sum(before * key[:, None], axis=0))
         raw = decay * jnp.sum(before * query[:, None], axis=0) + met * change
         plt.store(tile_at(column), before * decay + key[:, None] * change[None, :], mask=mine)
-        raw_ref[row, pl.ds(head * sizes.value_dim + column, columns)] = raw
+        refs.raw[row, pl.ds(head * sizes.value_dim + column, columns)] = raw
 
     # 4. The ring. Heads that share a key head hold equal inputs: one program stores them.
-    keep = functools.partial(_keep, conv_ref, layer, slot, position)
-    for_all = real & (lax.rem(head, sizes.share) == 0) & (part == 0)
-    keep(at_query, query_window, for_all)
-    keep(at_key, key_window, for_all)
+    for_all = here.real & (lax.rem(head, sizes.share) == 0) & (part == 0)
+    _keep(refs, here, at_query, query_window, for_all)
+    _keep(refs, here, at_key, key_window, for_all)
     for at_value, value_window in zip(at_values, value_windows, strict=True):
-        keep(at_value, value_window, real)
+        _keep(refs, here, at_value, value_window, here.real)
 
     # 5. Norm and output gate, by the last program of the head.
-    _hold(on_device)  # every thread's part of the raw output is written
-    finish = functools.partial(_finish, projected_ref, gain_ref, raw_ref, out_ref, layer, row, head, real, sizes, eps)
-    if parts == 1:
-        finish()
+    _hold(job)  # every thread's part of the raw output is written
+    if job.parts == 1:
+        _finish(job, refs, here)
         return
-    last = plt.atomic_add(arrivals_ref, (row, head), jnp.int32(1)) == parts - 1
+    last = plt.atomic_add(refs.arrivals, (row, head), jnp.int32(1)) == job.parts - 1
 
     @pl.when(last)
     def _() -> None:
-        arrivals_ref[row, head] = 0
-        finish()
+        refs.arrivals[row, head] = 0
+        _finish(job, refs, here)
 
 
-def _hold(on_device: bool) -> None:
+def _hold(job: _Job) -> None:
     """A barrier. ptxas moves loads down to their first use, so that one latency follows another; not across this."""
-    if on_device:  # it has no interpretation
+    if job.on_device:  # it has no interpretation
         plt.debug_barrier()
 
 
-def _finish(
-    projected_ref: Ref,
-    gain_ref: Ref,
-    raw_ref: Ref,
-    out_ref: Ref,
-    layer: jax.Array,
-    row: jax.Array,
-    head: jax.Array,
-    real: jax.Array,
-    sizes: GdnSizes,
-    eps: float,
-) -> None:
-    here = pl.ds(head * sizes.value_dim, sizes.value_dim)
-    raw = raw_ref[row, here]
-    gate = projected_ref[row, pl.ds(sizes.channels + head * sizes.value_dim, sizes.value_dim)]
-    mean_square = jnp.sum(raw * raw) * (1.0 / sizes.value_dim)
-    normed = raw * lax.rsqrt(mean_square + eps) * gain_ref[layer, :] * silu(gate)
-    out_ref[row, here] = to_dtype(jnp.where(real, normed, 0.0), out_ref.dtype)
+def _finish(job: _Job, refs: _Refs, here: _Here) -> None:
+    width = job.sizes.value_dim
+    own = pl.ds(here.head * width, width)
+    raw = refs.raw[here.row, own]
+    gate = refs.projected[here.row, pl.ds(job.sizes.channels + here.head * width, width)]
+    mean_square = jnp.sum(raw * raw) * (1.0 / width)
+    normed = raw * lax.rsqrt(mean_square + job.eps) * refs.gain[here.layer, :] * silu(gate)
+    refs.out[here.row, own] = to_dtype(jnp.where(here.real, normed, 0.0), refs.out.dtype)
 
 
-def _load_window(
-    projected_ref: Ref,
-    conv_ref: Ref,
-    taps_ref: Ref,
-    layer: jax.Array,
-    slot: jax.Array,
-    row: jax.Array,
-    position: jax.Array,
-    first: jax.Array,
-    width: int,
-) -> _Window:
+def _load_window(refs: _Refs, here: _Here, first: jax.Array, width: int) -> _Window:
     """The newest inputs of `width` channels, the ring's rows [4, width] without what is too old, and their taps.
 
     Two-dimensional on purpose: Triton would load and compute a one-dimensional tile of this size again in every warp.
     """
     channel = first + lax.broadcasted_iota(jnp.int32, (CONV_TAPS, width), 1)
     ring_row = lax.broadcasted_iota(jnp.int32, (CONV_TAPS, width), 0)
-    back = lax.rem(position + CONV_TAPS - ring_row, CONV_TAPS)  # how many tokens ago this row was written
-    ring = conv_ref.at[layer, jnp.maximum(slot, 0), ring_row, channel]
-    earlier = plt.load(ring, mask=(back > 0) & (position >= back), other=0.0)
-    newest = projected_ref[row, pl.ds(first, width)]
-    return _Window(newest, earlier, taps_ref[layer, CONV_TAPS - 1 - back, channel], back)
+    back = lax.rem(here.position + CONV_TAPS - ring_row, CONV_TAPS)  # how many tokens ago this row was written
+    ring = refs.conv.at[here.layer, here.slot, ring_row, channel]
+    earlier = plt.load(ring, mask=(back > 0) & (here.position >= back), other=0.0)
+    newest = refs.projected[here.row, pl.ds(first, width)]
+    return _Window(newest, earlier, refs.taps[here.layer, CONV_TAPS - 1 - back, channel], back)
 
 
 def _convolve(window: _Window) -> jax.Array:
@@ -258,28 +293,19 @@ def _convolve(window: _Window) -> jax.Array:
     return silu(jnp.sum(inputs * window.taps, axis=0))
 
 
-def _keep(
-    conv_ref: Ref,
-    layer: jax.Array,
-    slot: jax.Array,
-    position: jax.Array,
-    first: jax.Array,
-    window: _Window,
-    mine: jax.Array,
-) -> None:
+def _keep(refs: _Refs, here: _Here, first: jax.Array, window: _Window, mine: jax.Array) -> None:
     newest = window.newest
-    ring = conv_ref.at[layer, slot, lax.rem(position, CONV_TAPS), pl.ds(first, newest.shape[0])]
+    ring = refs.conv.at[here.layer, here.slot, lax.rem(here.position, CONV_TAPS), pl.ds(first, newest.shape[0])]
     plt.store(ring, newest, mask=jnp.broadcast_to(mine, newest.shape))
 
 
-def _load_pieces(
-    x_ref: Ref, ab_ref: Ref, layer: jax.Array, row: jax.Array, head: jax.Array, value_heads: int
-) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
+def _load_pieces(refs: _Refs, here: _Here, value_heads: int) -> list[tuple[jax.Array, jax.Array, jax.Array]]:
     """Pieces of x and of the head's rows of a and b."""
-    width = x_ref.shape[1]
+    width = refs.x.shape[1]
     block = min(_MAX_BLOCK, width & -width)
     pieces = [pl.ds(start, block) for start in range(0, width, block)]
-    return [(x_ref[row, at], ab_ref[layer, head, at], ab_ref[layer, value_heads + head, at]) for at in pieces]
+    own, other = (here.layer, here.head), (here.layer, value_heads + here.head)
+    return [(refs.x[here.row, at], refs.ab[(*own, at)], refs.ab[(*other, at)]) for at in pieces]
 
 
 def _multiply(pieces: list[tuple[jax.Array, jax.Array, jax.Array]]) -> tuple[jax.Array, jax.Array]:

@@ -16,6 +16,9 @@ class GdnStepOptions:
     prefetched: bool = False
     """Ask for the whole state of a head at once, into the L2 cache."""
 
+    ahead_bytes: int = 0
+    """How much of the matrix that is read next to ask for: the step leaves most of the bandwidth idle."""
+
     def parts(self, rows: int) -> int:
         """Programs a head, at most."""
         return 4 if rows <= self.shared_below else 1
