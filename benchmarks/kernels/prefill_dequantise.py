@@ -19,16 +19,27 @@ from kernels_pallas.prefill_matmul import dequantise_triton
 N, K, LAYERS = 34816, 5120, 6
 
 
-def random_stack(matrix_format: str) -> PackedMatrix:
-    """A stack of random bits."""
+FINITE = {
+    ("bf16", "codes"): (0x80FF80FF, 0x3C003C00),
+    ("fp8_row", "codes"): (0xF7F7F7F7, 0),
+    ("nvfp4", "scales"): (0x3737, 0),
+    **{(name, "scales"): (0x03FF03FF, 0x20002000) for name in ("int8_g32", "q4_g64", "q5_g64", "q6_g64")},
+}
+"""Bits to keep and to set so that random bits are small numbers: bfloat16 and float16 between 2**-7 and 2**-6."""
+
+
+def random_planes(matrix_format: str, n: int, k: int, layers: int) -> dict[str, jax.Array]:
+    """A stack's planes of random bits that are finite numbers."""
     planes = {}
-    for number, (name, spec) in enumerate(plane_specs(matrix_format, N, K).items()):
-        key, shape = jax.random.key(number), (LAYERS, *spec.shape)
+    for number, (name, spec) in enumerate(plane_specs(matrix_format, n, k).items()):
+        key, shape = jax.random.key(number), (layers, *spec.shape)
         if spec.dtype.kind == "f":
-            planes[name] = jax.random.uniform(key, shape, spec.dtype)
-        else:
-            planes[name] = jax.random.bits(key, shape, jnp.dtype(spec.dtype.name))
-    return PackedMatrix(format=matrix_format, **planes)
+            planes[name] = jax.random.uniform(key, shape, spec.dtype) / 1024
+            continue
+        dtype = jnp.dtype(spec.dtype.name)
+        kept, added = FINITE.get((matrix_format, name), (jnp.iinfo(dtype).max, 0))
+        planes[name] = jax.random.bits(key, shape, dtype) & dtype.type(kept) | dtype.type(added)
+    return planes
 
 
 def rate(step: Callable[[jax.Array], jax.Array], moved_bytes: int) -> float:
@@ -51,7 +62,7 @@ def run(found: list[dict[str, object]]) -> None:
     copied = rate(lambda layer: copy(source, layer), 2 * source.nbytes)
     print(f"dequantise copy {copied:7.0f} GB/s", flush=True)
     for matrix_format in CHUNK:
-        stack = jax.block_until_ready(random_stack(matrix_format))
+        stack = jax.block_until_ready(PackedMatrix(format=matrix_format, **random_planes(matrix_format, N, K, LAYERS)))
         dtype = jnp.bfloat16 if matrix_format == "bf16" else jnp.float16
         moved = stack.bytes_per_layer + 2 * N * K
         kernel = jax.jit(lambda m, layer, dtype=dtype: dequantise_triton.dequantise(m, layer, dtype))
