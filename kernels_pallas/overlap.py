@@ -75,24 +75,7 @@ def assembly(
     return value
 
 
-def load_words(ref: jax.Array, offsets: jax.Array) -> jax.Array:
-    """uint32 of `offsets`' shape: the array of 16-bit numbers behind `ref`, read as pairs; offsets in pairs."""
-    return _words_p.bind(ref, offsets)  # type: ignore[no-any-return]
-
-
 if supported:
-    _words_p = _Primitive("ninfer_words")
-
-    @_words_p.def_effectful_abstract_eval
-    def _words_abstract(ref, offsets):  # type: ignore[no-untyped-def]
-        return _core.ShapedArray(offsets.shape, jnp.uint32), {_state.ReadEffect(0)}
-
-    @_lowering.register_lowering(_words_p)
-    def _lower_words(ctx, ref, offsets):  # type: ignore[no-untyped-def]
-        word = _tt.PointerType.get(_ir.IntegerType.get_signless(32), 1)
-        pointers = _lowering._bcast_to(_tt.bitcast(word, ref), ctx.avals_out[0].shape)
-        return _lowering._load(_lowering._add(pointers, offsets))
-
     _asm_p = _Primitive("ninfer_asm")
     _asm_p.multiple_results = True
 

@@ -2,6 +2,7 @@
 
     python benchmarks/kernels/quant_matmul.py check [format ...]
     python benchmarks/kernels/quant_matmul.py time 'product format M options' ...
+    python benchmarks/kernels/quant_matmul.py layer 'format M' ...
 
 Options are fields of `Config` with commas, for example 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
 chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes to $JOB_OUT
@@ -25,9 +26,8 @@ import numpy as np
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
 from kernels_pallas.quant_matmul import activation_dtype, triton
-from kernels_pallas.quant_matmul.chain import finish_layer
 from kernels_pallas.quant_matmul.specs import PRODUCTS
-from kernels_pallas.quant_matmul.tuning import ChainConfig, Config, config_for
+from kernels_pallas.quant_matmul.tuning import Config, config_for
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
 
 CHAIN = 64
@@ -272,92 +272,57 @@ def time_all(texts: list[str]) -> list[dict[str, object]]:
 LAYER_SHAPES = {name: SHAPES[name][1:] for name in ("out", "gate_up", "down", "delta_in")}
 
 
-def layer_function(format: str, rows: int, programs: int, count: int):  # type: ignore[no-untyped-def]
-    """A jitted walk through `count` layers, in one kernel each or, with programs 0, in four."""
+def layer_function(format: str, count: int):  # type: ignore[no-untyped-def]
+    """A jitted walk through the four products of `count` layers, as a decode step makes them."""
     dtype = activation_dtype(format)
 
     @jax.jit
     def layer(mixed, matrices, at, state, gains):  # type: ignore[no-untyped-def]
         residual, counters = state
-        places = [Ahead(matrix, at) for matrix in matrices]
-        if programs:
-            config = ChainConfig(programs=programs)
-            residual, x, projected, counters = finish_layer(
-                mixed,
-                *places,
-                residual,
-                gains,
-                (ZERO, ZERO),
-                counters,
-                dtypes=(dtype,) * 3,
-                shift=6,
-                gated_shift=4,
-                eps=EPS,
-                config=config,
-            )
-            return (residual, counters), x.values, projected
         out, gate_up, down, following = matrices
+        places = [Ahead(matrix, at) for matrix in matrices]
         like = {"out_dtype": dtype, "shift": 6, "eps": EPS}
         more = (gains, ZERO, counters)
         residual, x, _ = triton.project_residual(mixed, out, at, residual, *more, **like, ahead=places[1])
         x = triton.project_gated(x, gate_up, at, out_dtype=dtype, shift=4, ahead=places[2])
         residual, x, _ = triton.project_residual(x, down, at, residual, *more, **like, ahead=places[3])
         projected = triton.project(x, following, at, out_dtype=jnp.float32, ahead=places[0])
-        return (residual, counters), x.values, projected
+        return (residual, counters), projected
 
     def many(mixed, matrices, state, gains):  # type: ignore[no-untyped-def]
         for i in range(count):
-            state, values, projected = layer(mixed, matrices, LAYERS[i % matrices[0].layers], state, gains)
-        return state, values, projected
+            state, projected = layer(mixed, matrices, LAYERS[i % matrices[0].layers], state, gains)
+        return state, projected
 
     return jax.jit(many, donate_argnums=2)
 
 
 def time_layers(texts: list[str]) -> list[dict[str, object]]:
-    """'format rows programs ...': bits of the one-kernel form against the four kernels, then time a layer."""
+    """'format rows': time of a layer's four products with the cuts of the table."""
     ceiling = pure_read()
     say(f"pure read {ceiling / 1e12:.2f} TB/s")
     found: list[dict[str, object]] = []
     for text in texts:
-        format, rows_text, *programs = text.split()
+        format, rows_text = text.split()
         rows, dtype = int(rows_text), activation_dtype(format)
         sizes = [plane_specs(format, n, k).values() for n, k in LAYER_SHAPES.values()]
         size = sum(int(np.prod(s.shape)) * s.dtype.itemsize for specs in sizes for s in specs)
         layers = max(3, STACK_BYTES // size)
         matrices = [random_matrix(format, n, k, layers) for n, k in LAYER_SHAPES.values()]
-        mixed = Activation(values=jnp.full((rows, 6144), 0.01, dtype) * jnp.arange(1, rows + 1, dtype=dtype)[:, None])
+        mixed = Activation(values=jnp.full((rows, 6144), 0.01, dtype))
         gains = jnp.ones((2, 5120), jnp.float32)
-
-        def fresh(rows: int = rows) -> tuple[jax.Array, jax.Array]:
-            return jnp.ones((rows, 5120), jnp.float32), jnp.zeros(320, jnp.int32)
-
-        def build(option: str, count: int, rows: int = rows, format: str = format, arguments=(mixed, matrices)):  # type: ignore[no-untyped-def]
-            many = layer_function(format, rows, int(option), count)
-            return many.lower(*arguments, fresh(rows), jnp.ones((2, 5120), jnp.float32)).compile()
-
-        options = ["0", *programs]
-        jobs = [(option, count) for option in options for count in (2, 24)]
-        with ThreadPoolExecutor(14) as pool:
-            compiled = dict(zip(jobs, pool.map(lambda job: build(*job), jobs), strict=True))
-        expected = None
-        for option in options:
-            state, values, projected = compiled[option, 2](mixed, matrices, fresh(), gains)
-            got = [np.asarray(a, np.float32) for a in (state[0], values, projected)]
-            expected = expected or got
-            errors = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got, expected, strict=True)]
-            say(f"{format} M={rows} programs {option}: differs by {errors}, counters {int(np.abs(state[1]).max())}")
-            run, state, best = compiled[option, 24], fresh(), 1e9
-            for _ in range(5):
-                begin = time.perf_counter()
-                for _ in range(3):
-                    state, values, projected = run(mixed, matrices, state, gains)
-                projected.block_until_ready()
-                best = min(best, (time.perf_counter() - begin) / 3 / 24)
-            say(
-                f"layer {format:9s}M={rows:<3d}{best * 1e6:7.2f} us {size / best / 1e12:5.2f} TB/s "
-                f"{100 * size / best / ceiling:5.1f} %  programs {option}"
-            )
-            found.append({"format": format, "rows": rows, "programs": option, "us": best * 1e6, "errors": errors})
+        state = jnp.ones((rows, 5120), jnp.float32), jnp.asarray(COUNTERS)
+        run = layer_function(format, 24).lower(mixed, matrices, state, gains).compile()
+        best = 1e9
+        for _ in range(5):
+            begin = time.perf_counter()
+            for _ in range(3):
+                state, projected = run(mixed, matrices, state, gains)
+            projected.block_until_ready()
+            best = min(best, (time.perf_counter() - begin) / 3 / 24)
+        share = size / best / ceiling
+        say(f"layer {format:9s}M={rows:<3d}{best * 1e6:7.2f} us {size / best / 1e12:5.2f} TB/s {100 * share:5.1f} %")
+        found.append({"format": format, "rows": rows, "us": best * 1e6, "share": share})
     return found
 
 

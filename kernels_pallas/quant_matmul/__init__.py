@@ -3,8 +3,8 @@
 A product's input is an `Activation` (its norm is folded in, see arrays.py), its matrix a layer of a `PackedMatrix`; the
 layer's index is an operand, int32 [1], because indexing the stack outside would copy the layer. Three epilogues:
 `project` (plain), `project_gated` (SiLU product), `project_residual` (adds to the residual in place and makes the next
-product's input); `finish_layer` is four of them in one kernel. Knows nothing of what a matrix is for. Invariant: a
-row's bits depend on that row alone, not on M or on its neighbours.
+product's input). Knows nothing of what a matrix is for. Invariant: a row's bits depend on that row alone, not on M
+or on its neighbours.
 
 `ahead` names the matrix that the device will read next: its first bytes are asked into the L2 cache while this
 product's last loads arrive. It changes no value; the reference has no use for it.
@@ -21,14 +21,13 @@ from jax.typing import DTypeLike
 from kernels_pallas import packing
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.dispatch import Impl, choose
-from kernels_pallas.quant_matmul import chain, reference, triton
+from kernels_pallas.quant_matmul import reference, triton
 from kernels_pallas.quant_matmul.reference import start, unpack_matrix
 
 __all__ = [
     "Ahead",
     "activation_dtype",
     "counters_shape",
-    "finish_layer",
     "packing",
     "project",
     "project_gated",
@@ -137,47 +136,3 @@ def project_residual(
     run = choose(impl, {"reference": reference.project_residual, "triton": triton.project_residual})
     values = (x, matrix, layer, residual, gains, gain_index, counters)
     return run(*values, out_dtype=out_dtype, shift=shift, eps=eps, ahead=ahead)
-
-
-def finish_layer(
-    mixed: Activation,
-    out: Ahead,
-    gate_up: Ahead,
-    down: Ahead,
-    following: Ahead,
-    residual: jax.Array,
-    gains: jax.Array,
-    gain_indices: tuple[jax.Array, jax.Array],
-    counters: jax.Array,
-    *,
-    shift: int,
-    gated_shift: int,
-    eps: float,
-    impl: Impl = "auto",
-) -> tuple[jax.Array, Activation, jax.Array, jax.Array]:
-    """All products between a mixer and the next one (or the logits), as one kernel that never lets the memory wait.
-
-        residual += out(mixed); hidden = gated(gate_up(norm(residual))); residual += down(hidden)
-        projected = following(norm(residual))
-
-    Matrices with their layers; residual float32 [M, N] and counters are written in place; gain_indices: of the norm
-    before gate_up and of the one before `following`. Input dtypes are those that the matrices read.
-    Returns (residual, input of `following` (the mixer reads it too), projected float32 [M, N of following], counters).
-
-    Raises:
-        ValueError: shapes or dtypes that do not fit, an `impl` that does not exist.
-    """
-    _check(mixed, out.matrix, out.layer)
-    n, inner = out.matrix.n, gate_up.matrix.n // 2
-    if residual.shape != (mixed.values.shape[0], n) or gains.shape[1:] != (n,):
-        raise ValueError(f"residual {residual.shape} or gains {gains.shape} do not fit {n} outputs")
-    widths = (gate_up.matrix.k, down.matrix.k, down.matrix.n, following.matrix.k)
-    if widths != (n, inner, n, n) or gate_up.matrix.n % 32:
-        raise ValueError(f"the products do not fit into each other: {widths} should be {(n, inner, n, n)}")
-    if counters.shape != counters_shape(n):
-        raise ValueError(f"counters have shape {counters.shape}, not {counters_shape(n)}")
-    run = choose(impl, {"reference": reference.finish_layer, "triton": chain.finish_layer})
-    first, second, third = (activation_dtype(place.matrix.format) for place in (gate_up, down, following))
-    places = (mixed, out, gate_up, down, following)
-    values = (residual, gains, gain_indices, counters)
-    return run(*places, *values, dtypes=(first, second, third), shift=shift, gated_shift=gated_shift, eps=eps)

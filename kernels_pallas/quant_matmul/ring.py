@@ -88,32 +88,34 @@ class Ring:
         """From a stage to the next: `copy` and `take` are told the place."""
         return self.tile_bytes * self.tiles
 
-    def copy(
-        self, place: jax.Array, refs: Mapping[str, Ref], layer: Any, tiles: list[Any], step: Any, limit: Any
-    ) -> None:
-        """Begin to copy the blocks of `step` to the stage at `place`; blocks from `limit` on become zeros."""
-        parts = parts_of(self.form)
-        starts = [(refs[p.plane], (layer, tile) + (0,) * (refs[p.plane].ndim - 2)) for tile in tiles for p in parts]
-        base, step_at, limit_at = (f"${1 + len(starts) + i}" for i in range(3))
-        text = "{ .reg .pred p; .reg .b32 t,l,b,n,o; .reg .b64 q,r; mov.u32 t, %tid.x; and.b32 l, t, 31;"
-        text += (
-            f" shr.u32 b, t, 5; mad.lo.u32 b, {step_at}, {self.warps}, b; setp.lt.s32 p, b, {limit_at}; mov.u32 $0, 0;"
+    def copy_text(self) -> str:
+        """PTX that copies one step: $1.. the planes' addresses tile by tile, then the place, the step, the limit."""
+        parts = parts_of(self.form) * self.tiles
+        place, step, limit = (f"${1 + len(parts) + i}" for i in range(3))
+        text = (
+            "{ .reg .pred p; .reg .b32 t,l,b,n,o; .reg .b64 q,r; mov.u32 t, %tid.x; and.b32 l, t, 31; shr.u32 b, t, 5;"
         )
+        text += f" mad.lo.u32 b, {step}, {self.warps}, b; setp.lt.s32 p, b, {limit};"
         at = 0
-        for i, part in enumerate(parts * len(tiles)):
+        for i, part in enumerate(parts):
             text += f" selp.b32 n, {part.size}, 0, p; shr.u32 o, l, {part.lane_shift}; mul.lo.u32 o, o, {part.size};"
             text += f" mad.lo.u32 o, b, {part.block_bytes}, o; cvt.u64.u32 r, o; add.u64 q, ${1 + i}, r;"
-            text += f" mad.lo.u32 o, t, {part.size}, {base};"
+            text += f" mad.lo.u32 o, t, {part.size}, {place};"
             mode = "cg" if part.size == 16 else "ca"
             for piece in range(part.count):
                 text += f" cp.async.{mode}.shared.global [o+{at}], [q+{piece * part.piece_bytes}], {part.size}, n;"
                 at += part.size * 32 * self.warps
-        assembly(
-            text + " mov.u32 $0, 0; cp.async.commit_group; }",
-            ",".join(["=r", *["l"] * len(starts), "r", "r", "r"]),
-            addresses=starts,
-            values=[place, jnp.asarray(step, jnp.int32), jnp.asarray(limit, jnp.int32)],
-        )
+        return text + " mov.u32 $0, 0; cp.async.commit_group; }"
+
+    def copy(
+        self, place: jax.Array, refs: Mapping[str, Ref], layer: Any, tiles: list[Any], step: Any, limit: Any
+    ) -> None:
+        """Begin to copy the blocks of `step` to the stage at `place`; blocks from `limit` on become zeros."""
+        planes = [refs[part.plane] for part in parts_of(self.form)]
+        starts = [(plane, (layer, tile) + (0,) * (plane.ndim - 2)) for tile in tiles for plane in planes]
+        values = [place, jnp.asarray(step, jnp.int32), jnp.asarray(limit, jnp.int32)]
+        constraints = ",".join(["=r", *["l"] * len(starts), "r", "r", "r"])
+        assembly(self.copy_text(), constraints, addresses=starts, values=values)
 
     def take(self, place: jax.Array, anchor: jax.Array) -> list[list[list[jax.Array]]]:
         """Wait for the oldest step, which is at `place`, and read it: [tile][chunk][operand], as ptx.py wants them.
@@ -136,13 +138,16 @@ class Ring:
             result.append(chunks)
         return result
 
-    def _read(self, part: Part, at: int, wait: str, base: jax.Array, anchor: jax.Array) -> jax.Array:
+    def read_text(self, part: Part, at: int, wait: str = "") -> str:
+        """PTX that reads a lane's piece at `at` of a stage, whose place is the first operand behind the results."""
         width = part.words
         targets = "$0" if width == 1 else "{" + ",".join(f"${i}" for i in range(width)) + "}"
         kind = "b32" if width == 1 else f"v{width}.b32"
         text = f"{{ .reg .b32 t; {wait}mov.u32 t, %tid.x; mad.lo.u32 t, t, {part.size}, ${width};"
-        text += f" ld.shared.{kind} {targets}, [t+{at}]; }}"
-        dtype = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[width]
-        constraints = ",".join(["=r"] * width + ["r"] * 8)
+        return text + f" ld.shared.{kind} {targets}, [t+{at}]; }}"
+
+    def _read(self, part: Part, at: int, wait: str, base: jax.Array, anchor: jax.Array) -> jax.Array:
+        dtype = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}[part.words]
+        constraints = ",".join(["=r"] * part.words + ["r"] * 8)
         out = jax.ShapeDtypeStruct(base.shape, dtype)
-        return assembly(text, constraints, values=[base, anchor], result=out, pack=4)
+        return assembly(self.read_text(part, at, wait), constraints, values=[base, anchor], result=out, pack=4)

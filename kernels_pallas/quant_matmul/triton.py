@@ -111,9 +111,6 @@ def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[l
     words = job.k // 2
     block = jnp.minimum(block, job.blocks - 1)  # past the end weights are zero, but x has to be inside
 
-    def read(index: jax.Array) -> jax.Array:  # within a chain of products x is what the one before has written
-        return plt.load(x_ref.at[index,]) if x_ref.dtype == jnp.uint32 else overlap.load_words(x_ref, index)
-
     loaded = []
     for half in range(job.halves):
         token = lanes.row + COLUMNS * half
@@ -131,7 +128,7 @@ def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[l
             else:  # two chunks share one piece of x
                 per_chunk.append(per_chunk[-1])
                 continue
-            per_chunk.append([read(index) for index in at])
+            per_chunk.append([plt.load(x_ref.at[index,]) for index in at])
         loaded.append(per_chunk)
     return loaded
 
@@ -230,18 +227,6 @@ def _accumulate(
     found = shadow()
     whole = (steps - unroll) // unroll  # groups after the first
 
-    if config.pipeline:
-        at = 0
-        while at < steps:  # unrolled: names rotate, registers do not
-            following = [load(s) for s in range(at + unroll, min(at + 2 * unroll, steps))]
-            if following:
-                hold()
-            for u, data in enumerate(loaded):
-                accs = compute(at + u, data, accs)
-            at += len(loaded)
-            loaded = following
-        return accs, found
-
     for u, data in enumerate(loaded):
         accs = compute(u, data, accs)
 
@@ -264,9 +249,6 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     refs = dict(zip(names, all_refs, strict=True))
     layer = refs["layer"][0]
     pid = pl.program_id(0)
-    if job.config.prefetch:
-        for tile in _tiles(job, pid)[1]:
-            overlap.prefetch(refs["codes"], (layer, tile, 0, 0, 0), job.blocks * 2048)
     if job.config.release:
         overlap.release_next(refs["codes"])
     if job.config.ring:

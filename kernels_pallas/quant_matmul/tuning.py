@@ -5,8 +5,6 @@ Values come from the device (docs/performance/gpu_notes.md); another shape takes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 
 
@@ -20,31 +18,19 @@ class Config:
     """16-row tiles of a program (a gated product counts pairs)."""
     unroll: int = 1
     """Blocks of K that a warp loads together."""
-    pipeline: bool = True
-    """Load the next blocks before computing the present ones."""
     pin: bool = True
     """Hold loads before the computation by a barrier: the assembler would sink them to their first use."""
     ring: int = 0
     """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
     programs: int = 0
     """Programs of the grid with a ring, each walks several tiles; 0: one per tile."""
-    prefetch: bool = False
-    """Ask for the program's whole rows into L2 at its start."""
     ahead_bytes: int = 0
     """How much of the next matrix to ask into L2 at the end."""
     release: bool = False
     """Let the next kernel launch early."""
 
 
-@attrs.frozen(kw_only=True)
-class ChainConfig:
-    """How a chain of products is cut (chain.py)."""
-
-    programs: int = 363
-    """All on the device at once: 1088 pairs of gate and up tiles are three each."""
-
-
-_BASE = Config(pipeline=False, ahead_bytes=8 << 20, release=True)
+_BASE = Config(ahead_bytes=8 << 20, release=True)
 _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 
 
@@ -67,9 +53,3 @@ def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
     if epilogue == "gated":
         return _BASE
     return attrs.evolve(_BASE, ring=1 if format == "q6_g64" else 2, tiles=2)
-
-
-def chain_config_for(formats: Sequence[str], rows: int) -> ChainConfig:
-    """The choice for a chain of products in these formats; it touches no row's bits."""
-    wide = rows > 8 and any(format in _FOUR_BITS for format in formats)
-    return ChainConfig(programs=264) if wide else ChainConfig()  # 9 rows and more: registers for two a multiprocessor

@@ -4,12 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.arrays import Activation, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack
 from kernels_pallas.quant_matmul import (
     activation_dtype,
     counters_shape,
-    finish_layer,
     project,
     project_gated,
     project_residual,
@@ -63,42 +62,6 @@ def test_epilogues_against_float64(format: str, rows: int) -> None:
     np.testing.assert_array_equal(following.values, again.values)
     np.testing.assert_array_equal(following.squares, again.squares)
     assert not counters.any()
-
-
-def test_a_layer_is_finished_by_four_products() -> None:
-    out, gate_up, down, following = (
-        Ahead(matrix_of(format, n, k)[0], LAYER)
-        for format, n, k in (("fp8_row", 64, 128), ("nvfp4", 256, 64), ("q4_g64", 64, 128), ("bf16", 48, 64))
-    )
-    rng = np.random.default_rng(8)
-    mixed = Activation(values=jnp.asarray(rng.standard_normal((2, 128)), jnp.float16), shift=0)
-    residual, gains = jnp.asarray(rng.standard_normal((2, 64)), jnp.float32), jnp.ones((2, 64))
-    counters = jnp.zeros(counters_shape(64), jnp.int32)
-    more = {"shift": 6, "eps": 1e-6}
-    new, x, projected, _ = finish_layer(
-        mixed, out, gate_up, down, following, residual, gains, (LAYER, LAYER), counters, gated_shift=4, **more
-    )
-    first, inner, _ = project_residual(
-        mixed, out.matrix, LAYER, residual, gains, LAYER, counters, out_dtype=jnp.float16, **more
-    )
-    hidden = project_gated(inner, gate_up.matrix, LAYER, out_dtype=jnp.float16, shift=4)
-    second, inner, _ = project_residual(
-        hidden, down.matrix, LAYER, first, gains, LAYER, counters, out_dtype=jnp.bfloat16, **more
-    )
-    np.testing.assert_array_equal(new, second)
-    np.testing.assert_array_equal(x.values, inner.values)
-    np.testing.assert_array_equal(projected, project(inner, following.matrix, LAYER))
-
-
-def test_products_that_do_not_fit_into_each_other_are_refused() -> None:
-    square = Ahead(matrix_of("q4_g64", 64, 64)[0], LAYER)
-    mixed = Activation(values=jnp.zeros((1, 64), jnp.float16))
-    residual, gains, counters = jnp.zeros((1, 64)), jnp.ones((2, 64)), jnp.zeros(counters_shape(64), jnp.int32)
-    indices = (LAYER, LAYER)
-    with pytest.raises(ValueError, match="do not fit into each other"):
-        finish_layer(
-            mixed, square, square, square, square, residual, gains, indices, counters, shift=6, gated_shift=4, eps=1e-6
-        )
 
 
 def test_large_float16_values_are_clamped() -> None:

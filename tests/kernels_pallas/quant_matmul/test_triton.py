@@ -98,9 +98,9 @@ def test_every_format_gives_the_references_results(format: str) -> None:
 @pytest.mark.parametrize(
     ("format", "epilogue", "config"),
     [
-        ("q4_g64", "gated", Config(warps=1, pin=False, pipeline=False)),
+        ("q4_g64", "gated", Config(warps=1, pin=False)),
         ("fp8_row", "gated", Config(warps=2, pin=False)),
-        ("nvfp4", "residual", Config(warps=2, pin=False, pipeline=False)),
+        ("nvfp4", "residual", Config(warps=2, pin=False)),
         ("bf16", "residual", Config(warps=2, pin=False, tiles=2)),
     ],
 )
@@ -111,9 +111,8 @@ def test_every_epilogue_gives_the_references_results(format: str, epilogue: str,
 @pytest.mark.parametrize(
     "config",
     [
-        Config(warps=1, pin=False, pipeline=False),
-        Config(warps=1, pin=False, pipeline=False, unroll=2),
-        Config(warps=1, pin=False, pipeline=True, unroll=2),
+        Config(warps=1, pin=False, unroll=2),
+        Config(warps=1, pin=False, unroll=3),
     ],
 )
 def test_every_way_to_walk_k_gives_the_same_bits(config: Config) -> None:
@@ -171,7 +170,7 @@ def test_a_shape_without_a_cut_is_refused() -> None:
     [
         ("q4_g64", Config(ring=2, release=True, ahead_bytes=1 << 20)),
         ("q6_g64", Config(ring=1, programs=132)),
-        ("bf16", Config(pipeline=False)),
+        ("bf16", Config()),
     ],
 )
 def test_stacks_beyond_four_gibibytes_assemble_without_copies(format: str, config: Config) -> None:
