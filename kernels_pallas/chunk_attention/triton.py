@@ -125,13 +125,15 @@ def _kernel(query: Any, layer: Any, pages: Any, span: Any, *refs: Any, job: _Job
 
         return
 
-    @pl.when(local < count)
+    final = lax.div(last, job.cut.segment_tokens)
+
+    @pl.when((local < count) & (final == 0))
     def _() -> None:
-        if job.form == "one":
-            done, _, total = softmax(jnp.int32(0))
-            results[0][mine] = finish((done, total)).astype(results[0].dtype)
-        else:
-            _walk(softmax, lax.div(last, job.cut.segment_tokens), results, mine, job)
+        done, _, total = softmax(jnp.int32(0))
+        results[0][mine] = finish((done, total)).astype(results[0].dtype)
+
+    if job.form == "walk":  # apart from a single segment, which needs no sums and no registers for them
+        pl.when((local < count) & (final > 0))(lambda: _walk(softmax, final, results, mine, job))
 
     @pl.when(local >= count)
     def _() -> None:
