@@ -14,7 +14,9 @@ products in rising K in one float32 accumulator.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -150,100 +152,145 @@ def _planes(matrix: PackedMatrix) -> dict[str, jax.Array]:
     return {name: plane for name, plane in named.items() if plane is not None}
 
 
-def _body(
-    x: _Ref,
-    layer: _Ref,
-    *refs: _Ref,
-    x_ring: _Ref,
-    rings: dict[str, _Ref],
-    out_pieces: _Ref,
-    loaded: _Ref,
-    released: _Ref,
-    spare: dict[str, _Ref],
-    names: tuple[str, ...],
-    operand: Operand,
-    form: str,
-    gated: bool,
-    shift: int,
-    warpgroups: int,
-    stages: int,
-) -> None:
-    """One block: its loader or one of its computing warpgroups, through all tiles of the block."""
-    *plane_refs, out = refs
-    planes = dict(zip(names, plane_refs, strict=True))
-    kinds = 1 + gated  # gate rows, then up rows
-    tiles = OPERAND_TILES * warpgroups  # of one kind
-    all_tiles, depth_steps = planes["codes"].shape[1], planes["codes"].shape[2]
-    chunks, depth = planes["codes"].shape[3], x_ring.shape[2]
-    block, blocks = lax.axis_index("block"), lax.axis_size("block")
-    rounds = lax.div(all_tiles // (tiles * kinds) - block + blocks - 1, blocks)
-    own_layer = layer[0]
-    crowded = gated and x.shape[0] == MAX_ROWS
+def _body(x: _Ref, layer: _Ref, *refs: _Ref, names: tuple[str, ...], **rest: Any) -> None:
+    """One block: its loader or one of its computing warpgroups."""
+    *planes, out = refs
+    block = _Block(x=x, layer=layer[0], planes=dict(zip(names, planes, strict=True)), out=out, **rest)
+    is_loader = lax.axis_index("warpgroup") == block.warpgroups
+    lax.cond(is_loader, functools.partial(_load, block), functools.partial(_compute, block))
 
-    def load() -> None:
-        plgpu.set_max_registers(LOADER_REGISTERS, action="decrease")
 
-        def load_stage(k: jax.Array, step: jax.Array, tile: jax.Array) -> jax.Array:
-            slot = lax.rem(step, stages)
-            pl.when(step >= stages)(lambda: plgpu.barrier_wait(released.at[slot]))
-            plgpu.copy_gmem_to_smem(x.at[:, pl.ds(k * depth, depth)], x_ring.at[slot], loaded.at[slot])
-            for (name, plane), kind in ((item, kind) for item in planes.items() for kind in range(kinds)):
-                at = pl.ds(tile * tiles + kind * (all_tiles // 2), tiles)
-                plgpu.copy_gmem_to_smem(
-                    plane.at[own_layer, at, 0 if name == "row_scales" else k],
-                    rings[name].at[slot, pl.ds(kind * tiles, tiles)],
-                    loaded.at[slot],
-                )
-            return step + 1
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Block:
+    """What the warpgroups of a block share: operands, the ring between them, and the block's way over the tiles."""
 
-        def load_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
-            tile = round_ * blocks + block
-            after: jax.Array = lax.fori_loop(0, depth_steps, lambda k, s: load_stage(k, s, tile), step)
-            return after
+    x: _Ref
+    layer: jax.Array
+    planes: dict[str, _Ref]
+    out: _Ref
+    x_ring: _Ref  # [stages, T, depth]
+    rings: dict[str, _Ref]  # [stages, 16-row tiles, ...]: all gate tiles, then all up tiles
+    out_pieces: _Ref  # [warpgroup, 64, OUT_COLUMNS]
+    loaded: _Ref
+    released: _Ref
+    spare: dict[str, _Ref]
+    operand: Operand
+    form: str
+    gated: bool
+    shift: int
+    warpgroups: int
+    stages: int
 
-        lax.fori_loop(0, rounds, load_tile, jnp.int32(0))
+    @property
+    def kinds(self) -> int:
+        """2 where there are gate rows and up rows."""
+        return 1 + self.gated
 
-    def compute() -> None:
-        plgpu.set_max_registers(COMPUTE_REGISTERS, action="increase")
-        me = lax.axis_index("warpgroup")
+    @property
+    def tiles(self) -> int:
+        """16-row tiles of one kind in the block's tile."""
+        return OPERAND_TILES * self.warpgroups
 
-        def compute_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
-            def accumulate(*sums: _Ref) -> None:
-                def multiply(k: jax.Array, _: None) -> None:
-                    slot = lax.rem(step + k, stages)
-                    plgpu.barrier_wait(loaded.at[slot])
-                    for unit in range(depth // DEPTH):
-                        if crowded and unit:
-                            plgpu.wgmma_wait(kinds)  # or the operands of all units would not fit the registers
-                        for kind in range(kinds):
-                            at = pl.ds(kind * tiles + OPERAND_TILES * me, OPERAND_TILES)
-                            tile = {name: ring.at[slot, at] for name, ring in rings.items()}
-                            weights = operand(form, unit, chunks, tile, spare)
-                            plgpu.wgmma(sums[kind], weights, x_ring.at[slot, :, pl.ds(DEPTH * unit, DEPTH)].T)
-                    plgpu.wgmma_wait(0)
-                    plgpu.barrier_arrive(released.at[slot])
+    @property
+    def all_tiles(self) -> int:
+        """16-row tiles of the matrix."""
+        return int(self.planes["codes"].shape[1])
 
-                lax.fori_loop(0, depth_steps, multiply, None)
-                store([s[...] for s in sums])
+    @property
+    def depth_steps(self) -> int:
+        """Stages that a tile takes."""
+        return int(self.planes["codes"].shape[2])
 
-            def store(sums: list[jax.Array]) -> None:
-                first = ((round_ * blocks + block) * warpgroups + me) * 64
-                for column in range(0, x.shape[0], OUT_COLUMNS):
-                    pieces = [s[:, column : column + OUT_COLUMNS] for s in sums]
-                    piece = silu_product(pieces[0], pieces[1], shift) if gated else pieces[0]
-                    plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-                    out_pieces[me] = to_dtype(piece, out.dtype)
-                    plgpu.commit_smem()
-                    plgpu.copy_smem_to_gmem(out_pieces.at[me], out.at[pl.ds(first, 64), pl.ds(column, OUT_COLUMNS)])
+    def rounds(self) -> jax.Array:
+        """How many tiles this block has."""
+        blocks: int = lax.axis_size("block")
+        tiles = self.all_tiles // (self.tiles * self.kinds)
+        count: jax.Array = lax.div(tiles - lax.axis_index("block") + blocks - 1, blocks)
+        return count
 
-            pl.run_scoped(accumulate, *[plgpu.WGMMAAccumulatorRef((64, x.shape[0]), jnp.float32)] * kinds)
-            after: jax.Array = step + depth_steps
-            return after
+    def tile(self, round_: jax.Array) -> jax.Array:
+        """This block's tile in a round."""
+        number: jax.Array = round_ * lax.axis_size("block") + lax.axis_index("block")
+        return number
 
-        lax.fori_loop(0, rounds, compute_tile, jnp.int32(0))
-        plgpu.wait_smem_to_gmem(0)
 
-    lax.cond(lax.axis_index("warpgroup") == warpgroups, load, compute)
+def _load(block: _Block) -> None:
+    """The loader: all stages of all tiles of the block, each as soon as its place in the ring is free."""
+    plgpu.set_max_registers(LOADER_REGISTERS, action="decrease")
+
+    def load_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
+        tile = block.tile(round_)
+        after: jax.Array = lax.fori_loop(0, block.depth_steps, lambda k, s: _load_stage(block, tile, k, s), step)
+        return after
+
+    lax.fori_loop(0, block.rounds(), load_tile, jnp.int32(0))
+
+
+def _load_stage(block: _Block, tile: jax.Array, k: jax.Array, step: jax.Array) -> jax.Array:
+    """Block `k` of K of a tile, as stage `step`; the next stage's number."""
+    slot, depth = lax.rem(step, block.stages), block.x_ring.shape[2]
+    pl.when(step >= block.stages)(lambda: plgpu.barrier_wait(block.released.at[slot]))
+    plgpu.copy_gmem_to_smem(block.x.at[:, pl.ds(k * depth, depth)], block.x_ring.at[slot], block.loaded.at[slot])
+    for (name, plane), kind in itertools.product(block.planes.items(), range(block.kinds)):
+        at = pl.ds(tile * block.tiles + kind * (block.all_tiles // 2), block.tiles)
+        plgpu.copy_gmem_to_smem(
+            plane.at[block.layer, at, 0 if name == "row_scales" else k],
+            block.rings[name].at[slot, pl.ds(kind * block.tiles, block.tiles)],
+            block.loaded.at[slot],
+        )
+    return step + 1
+
+
+def _compute(block: _Block) -> None:
+    """One computing warpgroup: its 64 rows of each kind of all tiles of the block."""
+    plgpu.set_max_registers(COMPUTE_REGISTERS, action="increase")
+
+    def compute_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
+        def accumulate(*sums: _Ref) -> None:
+            _multiply(block, sums, step)
+            _store(block, [s[...] for s in sums], block.tile(round_))
+
+        pl.run_scoped(accumulate, *[plgpu.WGMMAAccumulatorRef((64, block.x.shape[0]), jnp.float32)] * block.kinds)
+        after: jax.Array = step + block.depth_steps
+        return after
+
+    lax.fori_loop(0, block.rounds(), compute_tile, jnp.int32(0))
+    plgpu.wait_smem_to_gmem(0)
+
+
+def _multiply(block: _Block, sums: tuple[_Ref, ...], first: jax.Array) -> None:
+    """All of K of one tile, from stage `first` on, into the accumulators."""
+    chunks, depth = block.planes["codes"].shape[3], block.x_ring.shape[2]
+    crowded = block.gated and block.x.shape[0] == MAX_ROWS
+
+    def multiply(k: jax.Array, _: None) -> None:
+        slot = lax.rem(first + k, block.stages)
+        plgpu.barrier_wait(block.loaded.at[slot])
+        for unit in range(depth // DEPTH):
+            if crowded and unit:
+                plgpu.wgmma_wait(block.kinds)  # or the operands of all units would not fit the registers
+            for kind in range(block.kinds):
+                at = pl.ds(kind * block.tiles + OPERAND_TILES * lax.axis_index("warpgroup"), OPERAND_TILES)
+                tile = {name: ring.at[slot, at] for name, ring in block.rings.items()}
+                weights = block.operand(block.form, unit, chunks, tile, block.spare)
+                plgpu.wgmma(sums[kind], weights, block.x_ring.at[slot, :, pl.ds(DEPTH * unit, DEPTH)].T)
+        plgpu.wgmma_wait(0)
+        plgpu.barrier_arrive(block.released.at[slot])
+
+    lax.fori_loop(0, block.depth_steps, multiply, None)
+
+
+def _store(block: _Block, sums: list[jax.Array], tile: jax.Array) -> None:
+    """The epilogue of one warpgroup's sums, piece by piece through shared memory."""
+    me = lax.axis_index("warpgroup")
+    first = (tile * block.warpgroups + me) * 64
+    for column in range(0, block.x.shape[0], OUT_COLUMNS):
+        pieces = [s[:, column : column + OUT_COLUMNS] for s in sums]
+        piece = silu_product(pieces[0], pieces[1], block.shift) if block.gated else pieces[0]
+        plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+        block.out_pieces[me] = to_dtype(piece, block.out.dtype)
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(block.out_pieces.at[me], block.out.at[pl.ds(first, 64), pl.ds(column, OUT_COLUMNS)])
 
 
 def _operand(form: str, unit: int, chunks: int, planes: dict[str, _Ref], spare: dict[str, _Ref]) -> jax.Array:

@@ -10,7 +10,10 @@ of w and K alone: not on T, the tiles, the stages or the order of the tiles.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+import math
 from typing import Any, TypeAlias
 
 import jax
@@ -135,131 +138,162 @@ def _scratch(dtype: DTypeLike, out_dtype: DTypeLike, tiles: Tiles, epilogue: Epi
     }
 
 
-def _body(
-    x: _Ref,
-    w: _Ref,
-    out: _Ref,
-    *,
-    x_ring: _Ref,
-    w_ring: _Ref,
-    out_pieces: _Ref,
-    loaded: _Ref,
-    released: _Ref,
-    tiles: Tiles,
-    epilogue: Epilogue,
-    shift: int,
-) -> None:
-    """One block: its loader or one of its two computing warpgroups, through all tiles of the block."""
-    depth_steps = x.shape[1] // tiles.depth
-    t_steps, n_steps = _steps(x.shape[0], w.shape[0], tiles)
-    block, blocks = lax.axis_index("block"), lax.axis_size("block")
-    rounds = lax.div(t_steps * n_steps - block + blocks - 1, blocks)
+def _body(x: _Ref, w: _Ref, out: _Ref, *, tiles: Tiles, epilogue: Epilogue, shift: int, **scratch: _Ref) -> None:
+    """One block: its loader or one of its two computing warpgroups."""
+    block = _Block(x=x, w=w, out=out, tiles=tiles, epilogue=epilogue, shift=shift, **scratch)
+    is_loader = lax.axis_index("warpgroup") == COMPUTE_WARPGROUPS
+    lax.cond(is_loader, functools.partial(_load, block), functools.partial(_compute, block))
 
-    def corner(round_: jax.Array) -> tuple[jax.Array, jax.Array]:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Block:
+    """What the warpgroups of a block share: operands, the ring between them, and the block's way over the tiles."""
+
+    x: _Ref
+    w: _Ref
+    out: _Ref
+    x_ring: _Ref  # [stages, rows, depth]
+    w_ring: _Ref  # [stages, columns, depth]
+    out_pieces: _Ref  # [warpgroup, slot, out_rows, out_columns]
+    loaded: _Ref
+    released: _Ref
+    tiles: Tiles
+    epilogue: Epilogue
+    shift: int
+
+    @property
+    def depth_steps(self) -> int:
+        """Stages that a tile takes."""
+        return int(self.x.shape[1]) // self.tiles.depth
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        return _steps(self.x.shape[0], self.w.shape[0], self.tiles)
+
+    def rounds(self) -> jax.Array:
+        """How many tiles this block has."""
+        blocks: int = lax.axis_size("block")
+        count: jax.Array = lax.div(math.prod(self.steps) - lax.axis_index("block") + blocks - 1, blocks)
+        return count
+
+    def corner(self, round_: jax.Array) -> tuple[jax.Array, jax.Array]:
         """This block's tile in a round, as (tile along T, tile along N)."""
-        walk = 0 if tiles.walk == "t" else 1
-        at_t, at_n = plgpu.planar_snake(round_ * blocks + block, (t_steps, n_steps), walk, tiles.walk_width)
+        tiles, number = self.tiles, round_ * lax.axis_size("block") + lax.axis_index("block")
+        at_t, at_n = plgpu.planar_snake(number, self.steps, 0 if tiles.walk == "t" else 1, tiles.walk_width)
         if tiles.cluster == "t":
             at_t = at_t * 2 + lax.axis_index("pair")
         elif tiles.cluster == "n":
             at_n = at_n * 2 + lax.axis_index("pair")
         return at_t, at_n
 
-    def load() -> None:
-        plgpu.set_max_registers(LOADER_REGISTERS, action="decrease")
-        w_parts = _w_parts(w.shape[0], tiles, epilogue)
-        step_n = tiles.columns // (2 if epilogue == "silu_product" else 1)
+    def slot(self, step: jax.Array) -> jax.Array:
+        """The place of a stage in the ring."""
+        at: jax.Array = lax.rem(step, self.tiles.stages)
+        return at
 
-        def load_stage(k: jax.Array, step: jax.Array, at_t: jax.Array, at_n: jax.Array) -> jax.Array:
-            slot = lax.rem(step, tiles.stages)
-            pl.when(step >= tiles.stages)(lambda: plgpu.barrier_wait(released.at[slot]))
-            at_k = pl.ds(k * tiles.depth, tiles.depth)
-            copy = functools.partial(plgpu.copy_gmem_to_smem, barrier=loaded.at[slot])
-            # Blocks beside each other along N share the rows of x, blocks along T the rows of w.
-            copy(
-                x.at[pl.ds(at_t * tiles.rows, tiles.rows), at_k],
-                x_ring.at[slot],
-                collective_axes="pair" if tiles.cluster == "n" else None,
-            )
-            for first, at, rows in w_parts:
-                copy(
-                    w.at[pl.ds(at_n * step_n + first, rows), at_k],
-                    w_ring.at[slot, pl.ds(at, rows)],
-                    collective_axes="pair" if tiles.cluster == "t" else None,
-                )
-            return step + 1
 
-        def load_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
-            at_t, at_n = corner(round_)
-            last: jax.Array = lax.fori_loop(0, depth_steps, lambda k, s: load_stage(k, s, at_t, at_n), step)
-            return last
+def _load(block: _Block) -> None:
+    """The loader: all stages of all tiles of the block, each as soon as its place in the ring is free."""
+    plgpu.set_max_registers(LOADER_REGISTERS, action="decrease")
 
-        end = lax.fori_loop(0, rounds, load_tile, jnp.int32(0))
-        # A block may not leave while its neighbour still writes into it or arrives at its barriers.
-        first = lax.max(end - tiles.stages, 0)
-        lax.fori_loop(first, end, lambda s, _: plgpu.barrier_wait(released.at[lax.rem(s, tiles.stages)]), None)
+    def load_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
+        corner = block.corner(round_)
+        last: jax.Array = lax.fori_loop(0, block.depth_steps, lambda k, s: _load_stage(block, corner, k, s), step)
+        return last
 
-    def compute() -> None:
-        plgpu.set_max_registers(COMPUTE_REGISTERS, action="increase")
-        me = lax.axis_index("warpgroup")
-        rows, columns = tiles.warpgroup_rows, tiles.warpgroup_columns
-        my_rows = pl.ds(me * rows, rows) if tiles.shared == "t" else pl.ds(0, rows)
-        my_columns = pl.ds(me * columns, columns) if tiles.shared == "n" else pl.ds(0, columns)
-        out_rows, out_columns = _out_shape(tiles, epilogue)
+    end = lax.fori_loop(0, block.rounds(), load_tile, jnp.int32(0))
+    # A block may not leave while its neighbour still writes into it or arrives at its barriers.
+    first = lax.max(end - block.tiles.stages, 0)
+    lax.fori_loop(first, end, lambda s, _: plgpu.barrier_wait(block.released.at[block.slot(s)]), None)
 
-        def compute_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
-            def accumulate(sums: _Ref) -> None:
-                def multiply(step: jax.Array) -> None:
-                    slot = lax.rem(step, tiles.stages)
-                    plgpu.barrier_wait(loaded.at[slot])
-                    plgpu.wgmma(sums, x_ring.at[slot, my_rows], w_ring.at[slot, my_columns].T)
-                    plgpu.wgmma_wait(tiles.in_flight)
 
-                def release(step: jax.Array) -> None:
-                    plgpu.barrier_arrive(released.at[lax.rem(step, tiles.stages)])
+def _load_stage(block: _Block, corner: tuple[jax.Array, jax.Array], k: jax.Array, step: jax.Array) -> jax.Array:
+    """Piece `k` of the tile at `corner`, as stage `step` of the block; the next stage's number."""
+    tiles, slot = block.tiles, block.slot(step)
+    pl.when(step >= tiles.stages)(lambda: plgpu.barrier_wait(block.released.at[slot]))
+    at_k = pl.ds(k * tiles.depth, tiles.depth)
+    copy = functools.partial(plgpu.copy_gmem_to_smem, barrier=block.loaded.at[slot])
+    # Blocks beside each other along N share the rows of x, blocks along T the rows of w.
+    copy(
+        block.x.at[pl.ds(corner[0] * tiles.rows, tiles.rows), at_k],
+        block.x_ring.at[slot],
+        collective_axes="pair" if tiles.cluster == "n" else None,
+    )
+    step_n = tiles.columns // (2 if block.epilogue == "silu_product" else 1)
+    for first, at, rows in _w_parts(block.w.shape[0], tiles, block.epilogue):
+        copy(
+            block.w.at[pl.ds(corner[1] * step_n + first, rows), at_k],
+            block.w_ring.at[slot, pl.ds(at, rows)],
+            collective_axes="pair" if tiles.cluster == "t" else None,
+        )
+    return step + 1
 
-                def multiply_and_release(k: jax.Array, _: None) -> None:
-                    multiply(step + k)
-                    release(step + k - tiles.in_flight)
 
-                if tiles.in_flight:
-                    multiply(step)
-                lax.fori_loop(tiles.in_flight, depth_steps, multiply_and_release, None)
-                plgpu.wgmma_wait(0)
-                if tiles.in_flight:
-                    release(step + depth_steps - 1)
-                store(sums[...])
+def _compute(block: _Block) -> None:
+    """One computing warpgroup: its part of all tiles of the block."""
+    plgpu.set_max_registers(COMPUTE_REGISTERS, action="increase")
+    shape = (block.tiles.warpgroup_rows, block.tiles.warpgroup_columns)
 
-            def store(sums: jax.Array) -> None:
-                at_t, at_n = corner(round_)
-                first_t = at_t * tiles.rows + (me * out_rows if tiles.shared == "t" else 0)
-                tile_columns = out_columns * (2 if tiles.shared == "n" else 1)
-                first_n = at_n * tile_columns + (me * out_columns if tiles.shared == "n" else 0)
-                places = [
-                    (i, j) for i in range(0, out_rows, tiles.out_rows) for j in range(0, out_columns, tiles.out_columns)
-                ]
-                for number, (i, j) in enumerate(places):
-                    slot = number % out_pieces.shape[1]
-                    piece = sums[i : i + tiles.out_rows, j : j + tiles.out_columns]
-                    if epilogue == "silu_product":
-                        up = sums[i : i + tiles.out_rows, out_columns + j : out_columns + j + tiles.out_columns]
-                        piece = silu_product(piece, up, shift)
-                    elif epilogue == "residual_add" and shift:
-                        piece = piece * 2.0**shift
-                    plgpu.wait_smem_to_gmem(out_pieces.shape[1] - 1, wait_read_only=True)
-                    out_pieces[me, slot] = to_dtype(piece, out.dtype)
-                    plgpu.commit_smem()
-                    plgpu.copy_smem_to_gmem(
-                        out_pieces.at[me, slot],
-                        out.at[pl.ds(first_t + i, tiles.out_rows), pl.ds(first_n + j, tiles.out_columns)],
-                        reduction_op="add" if epilogue == "residual_add" else None,
-                    )
+    def compute_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
+        def accumulate(sums: _Ref) -> None:
+            _multiply(block, sums, step)
+            _store(block, sums[...], block.corner(round_))
 
-            pl.run_scoped(accumulate, plgpu.WGMMAAccumulatorRef((rows, columns), jnp.float32))
-            after: jax.Array = step + depth_steps
-            return after
+        pl.run_scoped(accumulate, plgpu.WGMMAAccumulatorRef(shape, jnp.float32))
+        return step + block.depth_steps
 
-        lax.fori_loop(0, rounds, compute_tile, jnp.int32(0))
-        plgpu.wait_smem_to_gmem(0)
+    lax.fori_loop(0, block.rounds(), compute_tile, jnp.int32(0))
+    plgpu.wait_smem_to_gmem(0)
 
-    lax.cond(lax.axis_index("warpgroup") == COMPUTE_WARPGROUPS, load, compute)
+
+def _multiply(block: _Block, sums: _Ref, first: jax.Array) -> None:
+    """All of K of one tile, from stage `first` on, into the accumulator."""
+    tiles, me = block.tiles, lax.axis_index("warpgroup")
+    rows, columns = tiles.warpgroup_rows, tiles.warpgroup_columns
+    my_rows = pl.ds(me * rows, rows) if tiles.shared == "t" else pl.ds(0, rows)
+    my_columns = pl.ds(me * columns, columns) if tiles.shared == "n" else pl.ds(0, columns)
+
+    def multiply(step: jax.Array) -> None:
+        slot = block.slot(step)
+        plgpu.barrier_wait(block.loaded.at[slot])
+        plgpu.wgmma(sums, block.x_ring.at[slot, my_rows], block.w_ring.at[slot, my_columns].T)
+        plgpu.wgmma_wait(tiles.in_flight)
+
+    def release(step: jax.Array) -> None:
+        plgpu.barrier_arrive(block.released.at[block.slot(step)])
+
+    def multiply_and_release(k: jax.Array, _: None) -> None:
+        multiply(first + k)
+        release(first + k - tiles.in_flight)
+
+    if tiles.in_flight:
+        multiply(first)
+    lax.fori_loop(tiles.in_flight, block.depth_steps, multiply_and_release, None)
+    plgpu.wgmma_wait(0)
+    if tiles.in_flight:
+        release(first + block.depth_steps - 1)
+
+
+def _store(block: _Block, sums: jax.Array, corner: tuple[jax.Array, jax.Array]) -> None:
+    """The epilogue of one warpgroup's sums of the tile at `corner`, piece by piece through shared memory."""
+    tiles, pieces, me = block.tiles, block.out_pieces, lax.axis_index("warpgroup")
+    rows, columns = _out_shape(tiles, block.epilogue)
+    first_t = corner[0] * tiles.rows + (me * rows if tiles.shared == "t" else 0)
+    first_n = corner[1] * columns * (2 if tiles.shared == "n" else 1) + (me * columns if tiles.shared == "n" else 0)
+    places = itertools.product(range(0, rows, tiles.out_rows), range(0, columns, tiles.out_columns))
+    for number, (i, j) in enumerate(places):
+        slot = number % pieces.shape[1]
+        piece = sums[i : i + tiles.out_rows, j : j + tiles.out_columns]
+        if block.epilogue == "silu_product":
+            up = sums[i : i + tiles.out_rows, columns + j : columns + j + tiles.out_columns]
+            piece = silu_product(piece, up, block.shift)
+        elif block.epilogue == "residual_add" and block.shift:
+            piece = piece * 2.0**block.shift
+        plgpu.wait_smem_to_gmem(pieces.shape[1] - 1, wait_read_only=True)
+        pieces[me, slot] = to_dtype(piece, block.out.dtype)
+        plgpu.commit_smem()
+        plgpu.copy_smem_to_gmem(
+            pieces.at[me, slot],
+            block.out.at[pl.ds(first_t + i, tiles.out_rows), pl.ds(first_n + j, tiles.out_columns)],
+            reduction_op="add" if block.epilogue == "residual_add" else None,
+        )
