@@ -13,7 +13,7 @@ from kernels_pallas.gdn_chunk.specs import chunk_specs
 from kernels_pallas.gdn_chunk.triton import gdn_chunk_triton
 from kernels_pallas.gdn_step import GdnState
 from kernels_pallas.gdn_step.reference import gdn_step_reference
-from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
+from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, temp_bytes
 from ninfer.engine.model import delta_net
 from tests.kernels_pallas.gdn_step.cases import (
     EPS,
@@ -141,11 +141,9 @@ def test_five_launches() -> None:
     assert launched == {"gdn_convolve": 2, "gdn_prepare": 1, "gdn_scan": 1, "gdn_finish": 1}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(missing_plugin() is not None, reason=str(missing_plugin()))
-def test_the_state_is_changed_in_place() -> None:
-    target, specs = Target(), chunk_specs(512)
-    compiled = target.compile(jax.jit(on_the_27b, donate_argnums=4), *target.like(specs))
+def test_the_state_is_changed_in_place(h200: Target) -> None:
+    specs = chunk_specs(512)
+    compiled = h200.compile(jax.jit(on_the_27b, donate_argnums=4), *h200.like(specs))
     assert alias_bytes(compiled) == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(specs[4]))
     assert temp_bytes(compiled) < 32 << 20
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from kernels_pallas.gdn_step.reference import gdn_step_reference
 from kernels_pallas.gdn_step.specs import step_specs
 from kernels_pallas.gdn_step.triton import gdn_step_triton
 from kernels_pallas.gdn_step.tuning import GdnStepOptions
-from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
+from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, temp_bytes
 from ninfer.engine.model import delta_net
 from tests.kernels_pallas.gdn_step.cases import (
     EPS,
@@ -145,12 +144,8 @@ def test_one_launch(rows: int) -> None:
     assert count_kernels(lower_for_cuda(on_the_27b, *step_specs(rows))) == {"gdn_step": 1}
 
 
-@pytest.mark.skipif(missing_plugin() is not None, reason=str(missing_plugin()))
-def test_the_state_is_changed_in_place() -> None:
-    target = Target()
+def test_the_state_is_changed_in_place(h200: Target) -> None:
     specs = step_specs(8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        compiled = target.compile(jax.jit(on_the_27b, donate_argnums=2), *target.like(specs))
+    compiled = h200.compile(jax.jit(on_the_27b, donate_argnums=2), *h200.like(specs))
     assert alias_bytes(compiled) == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(specs[2]))
     assert temp_bytes(compiled) < 1 << 20
