@@ -37,8 +37,8 @@ def test_the_unpacked_layer_is_the_number_behind_the_codes(format: str, n: int, 
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("rows", [1, 3])
-def test_epilogues_against_float64(format: str, rows: int) -> None:
+def test_epilogues_against_float64(format: str) -> None:
+    rows = 3
     matrix, weights = matrix_of(format, 64, 64)
     dtype = activation_dtype(format)
     rng = np.random.default_rng(5)
