@@ -11,7 +11,7 @@ from kernels_pallas.packing import FORMATS, pack, plane_specs
 from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, project_residual, reference, triton
 from kernels_pallas.quant_matmul.ptx import product
 from kernels_pallas.quant_matmul.tuning import Config
-from kernels_pallas.target import Target, count_kernels, lower_for_cuda, missing_plugin, temp_bytes
+from kernels_pallas.target import Target, count_kernels, lower_for_cuda, temp_bytes
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
 from tests.kernels_pallas.quant_matmul.warp import Warp
 
@@ -158,7 +158,6 @@ def test_a_shape_without_a_cut_is_refused() -> None:
         project(x, matrix, LAYER, impl="triton")
 
 
-@pytest.mark.skipif(missing_plugin() is not None, reason="needs the CUDA plugin to assemble")
 @pytest.mark.parametrize(
     ("format", "config"),
     [
@@ -167,8 +166,7 @@ def test_a_shape_without_a_cut_is_refused() -> None:
         ("bf16", Config()),
     ],
 )
-def test_stacks_beyond_four_gibibytes_assemble_without_copies(format: str, config: Config) -> None:
-    target = Target()
+def test_stacks_beyond_four_gibibytes_assemble_without_copies(h200: Target, format: str, config: Config) -> None:
     matrix = stacked(format, 34816, 5120, 64)
     values, squares = ((1, 5120), activation_dtype(format)), ((1, 320), jnp.float32)
     x = Activation(values=jax.ShapeDtypeStruct(*values), squares=jax.ShapeDtypeStruct(*squares), shift=6, eps=EPS)
@@ -178,4 +176,4 @@ def test_stacks_beyond_four_gibibytes_assemble_without_copies(format: str, confi
         ahead = Ahead(matrix, layer)
         return triton.project_gated(x, matrix, layer, out_dtype=x.values.dtype, shift=4, ahead=ahead, config=config)
 
-    assert temp_bytes(target.compile(step, *target.like((x, matrix, layer)))) == 0
+    assert temp_bytes(h200.compile(step, *h200.like((x, matrix, layer)))) == 0
