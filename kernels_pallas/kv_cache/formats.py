@@ -1,8 +1,8 @@
 """Storage formats of keys and values, and the arithmetic of their codes.
 
 A scaled format stores a row (one token of one head, d numbers) as 8-bit codes and one float32 scale: code = x / scale,
-scale = largest |x| of the row / largest code. Codes and scales of the same float32 row are the same bits on every
-backend, whatever chunk brought the row. Knows no pages.
+scale = largest |x| of the row / largest code. A row's codes depend on the row alone, not on the chunk that brought it;
+backends that divide otherwise may differ by one code in a million. Knows no pages.
 
 Invariant: what `encode` returns is finite, even for a row that is not. Kernels multiply stale memory by zero, and
 0 * NaN would carry one request's fault into another's sums.
