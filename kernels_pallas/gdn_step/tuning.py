@@ -11,7 +11,7 @@ class GdnStepOptions:
     num_warps: int = 4
     columns: int = 32
     """Columns of the state in one tile."""
-    shared_below: int = 0
+    shared_below: int = 1
     """Up to so many rows, tiles of a head are dealt out to several programs: few rows alone do not fill a GPU."""
     prefetched: bool = False
     """Ask for the whole state of a head at once, into the L2 cache."""
