@@ -3,7 +3,8 @@
 A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its warps divide K by blocks and are summed in
 a fixed order at the end. Every lane reads 16 bytes of weights and 16 bytes of x at a time, from natural rows; rows past
 M repeat the last one, so M changes no instruction. The norm's factor is summed in the shadow of the first loads.
-Knows nothing of formats beyond how many registers their planes fill. Invariant: what a row gives depends on that row,
+Two ways for weights: into registers, or through a ring in shared memory (`Config.ring`). The static facts, index
+tensors and loads are in lanes.py. Knows nothing of formats beyond their planes. Invariant: what a row gives depends on that row,
 the matrix and the `Config` only.
 """
 
@@ -24,178 +25,20 @@ from jax.typing import DTypeLike
 from kernels_pallas import overlap
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
-from kernels_pallas.quant_matmul.ptx import OUT_SCALE, product
+from kernels_pallas.quant_matmul.lanes import (
+    COLUMNS,
+    Job,
+    Lanes,
+    Output,
+    Ref,
+    factor,
+    load_weights,
+    load_x,
+    multiply_block,
+)
+from kernels_pallas.quant_matmul.ptx import OUT_SCALE
 from kernels_pallas.quant_matmul.ring import Ring, open_ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
-
-Ref = Any  # pallas refs have no public type
-Multiply = Callable[..., jax.Array]
-COLUMNS = 8
-"""Rows of x in one `mma`."""
-
-
-def multiply(format: str, j: int, acc: jax.Array, *operands: jax.Array) -> jax.Array:
-    """acc + chunk j of a block's weights times x, each [warps, 128]: four neighbours are one lane's registers."""
-    text, constraints = product(format, j)
-    return plt.elementwise_inline_asm(
-        text,
-        args=[acc, *operands],
-        constraints=constraints,
-        pack=4,
-        result_shape_dtypes=[jax.ShapeDtypeStruct(acc.shape, jnp.float32)],
-    )[0]
-
-
-@attrs.frozen(kw_only=True)
-class Job:
-    """All static facts of one kernel."""
-
-    format: str
-    rows: int
-    """M."""
-    n: int
-    k: int
-    epilogue: str
-    """plain, gated or residual."""
-    config: Config
-    squares: bool
-    shift: int
-    """Of the input."""
-    eps: float
-    out_shift: int
-    ahead_words: int
-    """Words of the next matrix that each program asks for; 0: none."""
-    multiply: Multiply = multiply
-
-    @property
-    def blocks(self) -> int:
-        """Blocks along K."""
-        return self.k // (4 * FORMATS[self.format].chunk)
-
-    @property
-    def halves(self) -> int:
-        """Groups of 8 rows of x."""
-        return -(-self.rows // COLUMNS)
-
-    @property
-    def tiles(self) -> int:
-        """Tiles that a program accumulates."""
-        return self.config.tiles * (2 if self.epilogue == "gated" else 1)
-
-    @property
-    def items(self) -> int:
-        """Groups of tiles that are summed together."""
-        return self.n // 16 // self.tiles
-
-    @property
-    def programs(self) -> int:
-        """Programs of the grid; with fewer than items, each walks several."""
-        return self.config.programs or self.items
-
-
-class Lanes:
-    """Who reads what: index tensors [warps, 128], four neighbours a lane."""
-
-    def __init__(self, job: Job) -> None:
-        shape = (job.config.warps, 128)
-        self.warp = lax.broadcasted_iota(jnp.int32, shape, 0)
-        self.element = element = lax.broadcasted_iota(jnp.int32, shape, 1)
-        self.register = lax.rem(element, 4)  # lax.rem and lax.div: `%` and `//` hide contiguity from Triton
-        self.column = lax.rem(lax.div(element, 4), 4)  # lane % 4: its part of K
-        self.row = lax.div(element, 16)  # lane / 4: row of weights and row of x
-
-
-def _load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[list[jax.Array]]]:
-    """[half][j][piece], uint32 [warps, 128]: 8 values of one row of x a lane and piece."""
-    chunk = FORMATS[job.format].chunk
-    words = job.k // 2
-    block = jnp.minimum(block, job.blocks - 1)  # past the end weights are zero, but x has to be inside
-
-    loaded = []
-    for half in range(job.halves):
-        token = lanes.row + COLUMNS * half
-        if job.rows < COLUMNS * (half + 1):
-            token = jnp.minimum(token, job.rows - 1)
-        start = token * words + block * (2 * chunk) + lanes.register
-        per_chunk: list[list[jax.Array]] = []
-        for j in range(4):
-            if chunk == 64:
-                at = [start + 32 * j + 8 * lanes.column + 4 * piece for piece in (0, 1)]
-            elif chunk == 32:
-                at = [start + 16 * j + 4 * lanes.column]
-            elif j % 2 == 0:
-                at = [start + 8 * j + 4 * lanes.column]
-            else:  # two chunks share one piece of x
-                per_chunk.append(per_chunk[-1])
-                continue
-            per_chunk.append([plt.load(x_ref.at[index,]) for index in at])
-        loaded.append(per_chunk)
-    return loaded
-
-
-def _load_weights(
-    job: Job, lanes: Lanes, refs: dict[str, Ref], at: tuple[Any, Any], step: Any
-) -> list[list[jax.Array]]:
-    """Per chunk j: the code words, then high bits and scales as ptx.py wants them. `at`: layer and tile."""
-    config, form = job.config, FORMATS[job.format]
-    block = step * config.warps
-    mask = lanes.warp < job.blocks - block if job.blocks % config.warps else None
-    rows = block + lanes.warp
-
-    def load(ref: Ref, *index: Any) -> jax.Array:
-        guard = {} if mask is None else {"mask": mask, "other": jnp.zeros((), ref.dtype)}
-        return plt.load(ref.at[(*at, *index)], eviction_policy="evict_first", **guard)
-
-    words = [load(refs["codes"], rows, j, lanes.element) for j in range(4)]
-    extra: list[list[jax.Array]] = [[] for _ in range(4)]
-    if "high" in refs:
-        extra = [[load(refs["high"], rows, j, lanes.element)] for j in range(4)]
-    if form.group == 16:
-        scales = load(refs["scales"], rows, lanes.element)
-        extra = [[scales] for _ in range(4)]
-    elif form.group is not None:
-        scales = load(refs["scales"], rows, 4 * lanes.row + lanes.register)
-        extra = [[*before, scales] for before in extra]
-    return [[word, *more] for word, more in zip(words, extra, strict=True)]
-
-
-def _multiply_block(job: Job, weights: list[list[jax.Array]], xs: list[list[jax.Array]], acc: jax.Array) -> jax.Array:
-    for j in range(4):
-        word, *extra = weights[j]
-        acc = job.multiply(job.format, j, acc, word, *xs[j], *extra)
-    return acc
-
-
-def _factor(job: Job, squares_ref: Ref, half: int) -> jax.Array:
-    """float32 [8]: what the output of each row of x is multiplied by, but for its shift."""
-    parts = job.k // 16
-    width = next(w for w in (64, 32, 16, 8, 4) if parts % w == 0)
-    token = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 0) + COLUMNS * half
-    part = lax.broadcasted_iota(jnp.int32, (COLUMNS, width), 1)
-    token = jnp.minimum(token, job.rows - 1)
-    total = plt.load(squares_ref.at[token, part])
-    for i in range(1, parts // width):
-        total = total + plt.load(squares_ref.at[token, part + i * width])
-    return lax.rsqrt(jnp.sum(total, axis=1) * (1.0 / job.k) + job.eps)
-
-
-class Output:
-    """Who holds what after the sum over warps: index tensors [128]."""
-
-    def __init__(self) -> None:
-        element = lax.broadcasted_iota(jnp.int32, (128,), 0)
-        self.row = lax.div(element, 16) + 8 * lax.div(lax.rem(element, 4), 2)
-        self.token = 2 * lax.rem(lax.div(element, 4), 4) + lax.rem(element, 2)
-
-    @staticmethod
-    def by_token(values: jax.Array) -> jax.Array:
-        """[8] to [128]: every element its token's."""
-        return jnp.broadcast_to(values.reshape(1, 4, 1, 2), (8, 4, 2, 2)).reshape(128)
-
-    @staticmethod
-    def sum_rows(values: jax.Array) -> jax.Array:
-        """[128] to [8]: over the 16 rows of a tile."""
-        return jnp.sum(jnp.sum(values.reshape(8, 4, 2, 2), axis=2), axis=0).reshape(8)
 
 
 def _accumulate(
@@ -206,16 +49,16 @@ def _accumulate(
     steps = -(-job.blocks // config.warps)
 
     def load(step: Any) -> Any:
-        return [_load_weights(job, lanes, refs, (layer, tile), step) for tile in tiles]
+        return [load_weights(job, lanes, refs, (layer, tile), step) for tile in tiles]
 
     def hold() -> None:
         if config.pin:
             plt.debug_barrier()
 
     def compute(step: Any, loaded: Any, accs: Any) -> Any:
-        xs = _load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
+        xs = load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
         return tuple(
-            tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
+            tuple(multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
         )
 
@@ -315,13 +158,13 @@ class Stream:
         """One step of an item: take it, copy what comes a ring later into its place, multiply."""
         job, ring = self.job, self.ring
         steps = -(-job.blocks // job.config.warps)
-        xs = _load_x(job, lanes, self.refs["x"], step * job.config.warps + lanes.warp)
+        xs = load_x(job, lanes, self.refs["x"], step * job.config.warps + lanes.warp)
         loaded = ring.take(self.base + stage * ring.stage_bytes, xs[0][0][0])
         beyond = step + ring.stages
         over = (beyond >= steps).astype(jnp.int32)
         self._copy(item + over * job.programs, beyond - over * steps, stage)
         accs = tuple(
-            tuple(_multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
+            tuple(multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
         )
         return lax.rem(stage + 1, ring.stages), accs
@@ -360,7 +203,7 @@ class Stream:
 
 
 def _factors(job: Job, refs: dict[str, Ref]) -> list[Any]:
-    return [_factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
+    return [factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
 
 
 def _early(job: Job, out: Output, refs: dict[str, Ref], layer: Any, own: list[Any], tiles: list[Any]) -> list[Any]:
