@@ -4,8 +4,8 @@ A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its war
 a fixed order at the end. Every lane reads 16 bytes of weights and 16 bytes of x at a time, from natural rows; rows past
 M repeat the last one, so M changes no instruction. The norm's factor is summed in the shadow of the first loads.
 Two ways for weights: into registers, or through a ring in shared memory (`Config.ring`). The static facts, index
-tensors and loads are in lanes.py. Knows nothing of formats beyond their planes. Invariant: what a row gives depends on that row,
-the matrix and the `Config` only.
+tensors and loads are in lanes.py. Knows nothing of formats beyond their planes. Invariant: what a row gives depends on
+that row, the matrix and the `Config` only.
 """
 
 from __future__ import annotations
