@@ -5,8 +5,8 @@
     python benchmarks/kernels/quant_matmul.py layer 'format M' ...
 
 Options are fields of `Config` with commas, for example 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
-chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes to $JOB_OUT
-or $OUT when one is set.
+chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes into the
+folder $OUT when it is set.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def main() -> None:
     what, *rest = sys.argv[1:]
     say(jax.devices(), jax.__version__)
     found = {"check": lambda names: check(names or list(FORMATS)), "time": time_all, "layer": time_layers}[what](rest)
-    if folder := os.environ.get("JOB_OUT") or os.environ.get("OUT"):
+    if folder := os.environ.get("OUT"):
         Path(folder, f"quant_matmul_{what}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
