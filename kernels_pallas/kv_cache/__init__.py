@@ -10,7 +10,7 @@ import jax
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.kv_cache import reference, triton
 from kernels_pallas.kv_cache.formats import FORMATS, StorageFormat, storage_format
-from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool, allocated_pages, page_bytes, zero_pool
+from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool, allocated_pages, page_bytes, unindexable_pages, zero_pool
 
 __all__ = [
     "FORMATS",
@@ -21,6 +21,7 @@ __all__ = [
     "append_chunk",
     "page_bytes",
     "storage_format",
+    "unindexable_pages",
     "zero_pool",
 ]
 

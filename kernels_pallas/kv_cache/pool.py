@@ -75,11 +75,16 @@ def allocated_pages(name: str, pages: int, *, layers: int, heads: int, width: in
     Kernels index arrays of up to 2**32 bytes with signed 32-bit element offsets (Pallas-Triton's choice, larger ones
     get 64 bits), so an array of one-byte codes must stay below 2**31 elements or exceed 2**32.
     """
-    fmt = storage_format(name)
+    gap = unindexable_pages(name, layers=layers, heads=heads, width=width)
+    return gap.stop if pages in gap else pages
+
+
+def unindexable_pages(name: str, *, layers: int, heads: int, width: int) -> range:
+    """Numbers of pages that a pool cannot have, because kernels could not index it; empty for most formats."""
     page_codes = layers * heads * PAGE_TOKENS * width
-    if fmt.code_bytes > 1 or not 2 * _GIB <= pages * page_codes <= 4 * _GIB:
-        return pages
-    return 4 * _GIB // page_codes + 1
+    if storage_format(name).code_bytes > 1:
+        return range(0)
+    return range(-(-2 * _GIB // page_codes), 4 * _GIB // page_codes + 1)
 
 
 def zero_pool(name: str, *, layers: int, pages: int, heads: int, width: int) -> KvPool:

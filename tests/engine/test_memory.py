@@ -42,6 +42,31 @@ def test_an_automatic_pool_takes_what_is_left_beside_the_headroom(have_bytes: in
     assert plan_memory(NEEDS, pool, have_bytes).pages == pages
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "room", "pages"),
+    [
+        (10, 100, 100, 100),  # the gap is beyond what was asked for
+        (10, 250, 100, 100),  # and beyond what fits
+        (10, 250, 500, 401),  # a few more than asked for
+        (10, 250, 260, 199),  # or fewer, where more do not fit
+        (250, 250, 500, 401),
+        (250, 250, 260, None),
+        (10, 600, 450, 448),  # beyond the gap already (rounded down as always)
+    ],
+)
+def test_a_pool_is_never_of_a_size_that_kernels_cannot_index(
+    least: int, most: int, room: int, pages: int | None
+) -> None:
+    needs = attrs.evolve(NEEDS, impossible_pages=range(200, 401))
+    have_bytes = needs.fixed_bytes + room * needs.page_bytes
+    pool = PoolRequest(least_pages=least, most_pages=most)
+    if pages is None:
+        with pytest.raises(TooLittleMemory, match="a pool of 250 pages needs"):
+            plan_memory(needs, pool, have_bytes)
+    else:
+        assert plan_memory(needs, pool, have_bytes).pages == pages
+
+
 @pytest.mark.parametrize(("least", "most", "headroom"), [(10, 1000, GIB), (10, 10, 0)])
 def test_too_little_is_one_line_with_need_and_have(least: int, most: int, headroom: int) -> None:
     pool = PoolRequest(least_pages=least, most_pages=most, headroom_bytes=headroom)

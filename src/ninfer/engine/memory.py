@@ -42,6 +42,8 @@ class MemoryNeeds:
     graphs_bytes: int = attrs.field(validator=_positive)
     """Allowance for compiled decode programs on the device (KV-005)."""
     page_bytes: int = attrs.field(validator=validators.ge(1))
+    impossible_pages: range = range(0)
+    """Numbers of pages that a pool cannot have, whatever is free: kernels could not index it."""
 
     @property
     def fixed_bytes(self) -> int:
@@ -155,6 +157,16 @@ def plan_memory(needs: MemoryNeeds, pool: PoolRequest, have_bytes: int | None) -
     else:
         room = pool.least_pages + (have_bytes - least_bytes) // needs.page_bytes
         pages = pool.most_pages if room >= pool.most_pages else max(pool.least_pages, _round(room))
+        if pages in needs.impossible_pages:
+            below = needs.impossible_pages.start - 1
+            if room >= needs.impossible_pages.stop:
+                pages = needs.impossible_pages.stop  # a few more than were asked for
+            elif below >= pool.least_pages:
+                pages = below
+            else:
+                need_bytes = least_bytes + (needs.impossible_pages.stop - pool.least_pages) * needs.page_bytes
+                message = f"a pool of {pool.least_pages} pages needs {_size(need_bytes)} with everything else"
+                raise TooLittleMemory(f"too little memory: {message}, {_size(have_bytes)} free")
     return MemoryPlan(needs=needs, pages=pages, headroom_bytes=pool.headroom_bytes, have_bytes=have_bytes)
 
 

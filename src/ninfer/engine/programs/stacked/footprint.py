@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 
+from kernels_pallas.kv_cache import unindexable_pages
 from ninfer.engine.memory import MemoryNeeds, graph_allowance_bytes
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.programs.stacked.memory import stacked_state_bytes
@@ -30,6 +31,9 @@ def stacked_needs(
         workspace_bytes=estimated_workspace_bytes(config, chunk_tokens=chunk_tokens, lanes=lanes),
         graphs_bytes=graph_allowance_bytes(lanes) if on_gpu else 0,
         page_bytes=page,
+        impossible_pages=unindexable_pages(
+            kv_format, layers=config.full_layers, heads=config.num_key_value_heads, width=config.head_dim
+        ),
     )
 
 
