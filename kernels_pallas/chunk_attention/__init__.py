@@ -12,11 +12,10 @@ from collections.abc import Callable
 import jax
 
 from kernels_pallas.chunk_attention import reference, triton
-from kernels_pallas.chunk_attention.tuning import whole_waves
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.kv_cache import KvPool
 
-__all__ = ["DEFAULT_SPLIT_WORKSPACE_BYTES", "attend_chunk", "whole_waves"]
+__all__ = ["DEFAULT_SPLIT_WORKSPACE_BYTES", "attend_chunk"]
 
 DEFAULT_SPLIT_WORKSPACE_BYTES = 256 << 20
 

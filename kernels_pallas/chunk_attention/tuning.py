@@ -23,13 +23,4 @@ TUNING = {"bf16": ChunkTuning(), "int8": ChunkTuning(), "fp8": ChunkTuning()}
 """By KV format, for head width 256."""
 
 STREAMING_MULTIPROCESSORS = 132
-
-
-def whole_waves(name: str, chunk_tokens: int, queries: int) -> int:
-    """The longest chunk up to `chunk_tokens` whose tiles fill the GPU a whole number of times, and at least one tile.
-
-    A wave is so many rows that every query head's tiles are on the GPU at once: 640 tokens for 24 heads on 132
-    multiprocessors. bf16 is not rounded, and neither is a chunk shorter than a wave.
-    """
-    wave = TUNING[name].rows * max(STREAMING_MULTIPROCESSORS // queries, 1)
-    return chunk_tokens if name == "bf16" or chunk_tokens < wave else chunk_tokens // wave * wave
+"""Of an H200: fewer tiles than these leave some of them idle."""

@@ -75,13 +75,7 @@ def gdn_step_triton(
         "projected": projected,
         "x": x.values,
         "squares": x.squares,
-        "ab": weights.ab,
-        "taps": weights.conv,
-        "a_log": weights.a_log,
-        "dt_bias": weights.dt_bias,
-        "gain": weights.norm,
-        "ahead": None if ahead is None else ahead.matrix.codes.reshape(ahead.matrix.layers, -1),
-        "ahead_layer": None if ahead is None else ahead.layer,
+        **_weight_operands(weights, ahead),
         "before": state.recurrent,
         "ring_before": state.conv,
         "arrived_before": state.arrivals,
@@ -119,6 +113,18 @@ def gdn_step_triton(
     )(*present.values())
     changed = GdnState(recurrent=recurrent, conv=conv, arrivals=arrivals)
     return Activation(values=out, squares=None, shift=0, eps=0.0), changed
+
+
+def _weight_operands(weights: GdnWeights, ahead: Ahead | None) -> dict[str, jax.Array | None]:
+    return {
+        "ab": weights.ab,
+        "taps": weights.conv,
+        "a_log": weights.a_log,
+        "dt_bias": weights.dt_bias,
+        "gain": weights.norm,
+        "ahead": None if ahead is None else ahead.matrix.codes.reshape(ahead.matrix.layers, -1),
+        "ahead_layer": None if ahead is None else ahead.layer,
+    }
 
 
 def _ahead_words(ahead: Ahead, options: GdnStepOptions, programs: int) -> int:
@@ -193,16 +199,13 @@ def _kernel(job: _Job, refs: _Refs) -> None:
     first = [(part * tiles + tile) * columns for tile in range(tiles)]
 
     # 1. The first tile and everything that is needed before the state is read, before anything is computed.
-    whole = (sizes.key_dim, columns)
-    held, mine = jnp.broadcast_to(here.real & (here.position > 0), whole), jnp.broadcast_to(here.real, whole)
+    held, mine = (jnp.broadcast_to(m, (sizes.key_dim, columns)) for m in (here.real & (here.position > 0), here.real))
 
     def tile_at(column: jax.Array) -> Ref:
         return refs.recurrent.at[here.layer, here.slot, head, :, pl.ds(column, columns)]
 
     if job.prefetched:
-        share = sizes.key_dim // job.parts
-        corner = (here.layer, here.slot, head, part * share, 0)
-        overlap.prefetch(refs.recurrent, corner, share * sizes.value_dim * 4)
+        _ask_for_state(job, refs, here, part)
     ahead = plt.load(tile_at(first[0]), mask=held, other=0.0)
     _hold(job)
     query_window, key_window = (_load_window(refs, here, at, sizes.key_dim) for at in (at_query, at_key))
@@ -240,10 +243,10 @@ def _kernel(job: _Job, refs: _Refs) -> None:
 
     # 4. The ring. Heads that share a key head hold equal inputs: one program stores them.
     for_all = here.real & (lax.rem(head, sizes.share) == 0) & (part == 0)
-    _keep(refs, here, at_query, query_window, for_all)
-    _keep(refs, here, at_key, key_window, for_all)
-    for at_value, value_window in zip(at_values, value_windows, strict=True):
-        _keep(refs, here, at_value, value_window, here.real)
+    windows = [(at_query, query_window, for_all), (at_key, key_window, for_all)]
+    windows += [(at, window, here.real) for at, window in zip(at_values, value_windows, strict=True)]
+    for at, window, stored in windows:
+        _keep(refs, here, at, window, stored)
 
     # 5. Norm and output gate, by the last program of the head.
     _hold(job)  # every thread's part of the raw output is written
@@ -256,6 +259,13 @@ def _kernel(job: _Job, refs: _Refs) -> None:
     def _() -> None:
         refs.arrivals[row, head] = 0
         _finish(job, refs, here)
+
+
+def _ask_for_state(job: _Job, refs: _Refs, here: _Here, part: jax.Array) -> None:
+    """This part's share of the head's rows into L2."""
+    share = job.sizes.key_dim // job.parts
+    corner = (here.layer, here.slot, here.head, part * share, 0)
+    overlap.prefetch(refs.recurrent, corner, share * job.sizes.value_dim * 4)
 
 
 def _hold(job: _Job) -> None:

@@ -149,6 +149,7 @@ def load_weights(job: Job, lanes: Lanes, refs: dict[str, Ref], at: tuple[Any, An
 
 
 def multiply_block(job: Job, weights: list[list[jax.Array]], xs: list[list[jax.Array]], acc: jax.Array) -> jax.Array:
+    """The sums `acc` of a lane with one block more: four chunks of K, in their order."""
     for j in range(4):
         word, *extra = weights[j]
         acc = job.multiply(job.format, j, acc, word, *xs[j], *extra)

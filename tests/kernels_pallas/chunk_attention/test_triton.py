@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels_pallas.chunk_attention import attend_chunk, reference, triton, whole_waves
+from kernels_pallas.chunk_attention import attend_chunk, reference, triton
 from kernels_pallas.chunk_attention.specs import chunk_specs
 from kernels_pallas.chunk_attention.triton import choose_form
 from kernels_pallas.chunk_attention.tuning import TUNING, ChunkTuning
@@ -77,14 +77,6 @@ def test_keys_are_split_within_the_workspace(
 ) -> None:
     shape = (tokens, 24, 256)
     assert choose_form(tokens // rows, -(-table_tokens // 8192), shape, workspace_mib << 20) == form
-
-
-@pytest.mark.parametrize(
-    ("name", "chunk", "rounded"),
-    [("int8", 4096, 3840), ("int8", 640, 640), ("fp8", 1279, 640), ("fp8", 512, 512), ("bf16", 4096, 4096)],
-)
-def test_chunks_of_whole_waves(name: str, chunk: int, rounded: int) -> None:
-    assert whole_waves(name, chunk, 24) == rounded
 
 
 def test_what_the_kernel_cannot_do_is_refused() -> None:
