@@ -190,8 +190,7 @@ class _Here(NamedTuple):
 
 def _kernel(job: _Job, refs: _Refs) -> None:
     sizes, columns = job.sizes, job.columns
-    part, head, row = pl.program_id(0), pl.program_id(1), pl.program_id(2)
-    slot = refs.slots[row]
+    part, head, row, slot = pl.program_id(0), pl.program_id(1), pl.program_id(2), refs.slots[pl.program_id(2)]
     here = _Here(row, head, refs.layer[0], jnp.maximum(slot, 0), refs.positions[row], slot >= 0)
     key_head = lax.div(head, sizes.share)
     at_query, at_key = key_head * sizes.key_dim, sizes.keys + key_head * sizes.key_dim
@@ -220,8 +219,7 @@ def _kernel(job: _Job, refs: _Refs) -> None:
         overlap.prefetch(refs.ahead, (refs.ahead_layer[0], program * job.ahead_words), 4 * job.ahead_words)
 
     # 2. Gates, query and key, while the state is on its way.
-    mean_square = None if squares is None else jnp.sum(squares) * (1.0 / refs.x.shape[1])
-    scale = job.x_scale if mean_square is None else lax.rsqrt(mean_square + job.x_eps) * job.x_scale
+    scale = job.x_scale if squares is None else _norm_factor(job, squares, refs.x.shape[1])
     a, b = (jnp.sum(product) * scale for product in _multiply(pieces))
     decay = jnp.exp(-jnp.exp(a_log) * softplus(a + dt_bias))
     beta = 1.0 / (1.0 + jnp.exp(-b))
@@ -266,6 +264,10 @@ def _ask_for_state(job: _Job, refs: _Refs, here: _Here, part: jax.Array) -> None
     share = job.sizes.key_dim // job.parts
     corner = (here.layer, here.slot, here.head, part * share, 0)
     overlap.prefetch(refs.recurrent, corner, share * job.sizes.value_dim * 4)
+
+
+def _norm_factor(job: _Job, squares: jax.Array, width: int) -> jax.Array:
+    return lax.rsqrt(jnp.sum(squares) * (1.0 / width) + job.x_eps) * job.x_scale
 
 
 def _hold(job: _Job) -> None:

@@ -1,10 +1,13 @@
 """`python -m ninfer bench`: what it refuses, what it shows of a report, and a run on the golden model's shape."""
 
 import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
-import jax
 import pytest
 
 from ninfer.cli import main
@@ -13,6 +16,17 @@ from ninfer.cli.bench_file import read_report, report_values, write_report
 from ninfer.cli.bench_tables import report_lines
 from tests.engine.bench.samples import report
 from tests.engine.model.golden import FOLDER
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """`bench` sets up logging for its process, and here that is everybody's."""
+    loggers = [logging.getLogger(), logging.getLogger("ninfer")]
+    before = [(logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers = handlers
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -123,17 +137,16 @@ def test_a_chart_names_what_it_shows(capsys: pytest.CaptureFixture[str], tmp_pat
     assert (status, "No such file" in errors) == (2, True)
 
 
-def test_a_run_on_a_small_shape(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_run_on_a_small_shape(tmp_path: Path) -> None:
+    """In a process of its own: JAX keeps the first compile cache that it was given."""
     file = tmp_path / "found.json"
-    request.addfinalizer(lambda: jax.config.update("jax_compilation_cache_dir", None))
-    status, out, errors = run(
-        capsys,
+    options = [
         *("--config", FOLDER, "--batch", "2", "--context", "128", "--prefill", "100", "--prefill-chunk", "64"),
         *("--steps", "4", "--runs", "1", "--kernels", "--json", file, "--cache-dir", tmp_path / "cache"),
-    )
-    assert status == 0, errors
+    ]
+    command = [sys.executable, "-m", "ninfer", "bench", *map(str, options)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
     found = read_report(file)
     assert found.config == str(FOLDER)
     (measured,) = found.subjects
@@ -143,4 +156,4 @@ def test_a_run_on_a_small_shape(
     assert (measured.prefill[0].tokens, measured.prefill[0].chunk_tokens) == (100, 64)
     assert [table.of for table in measured.kernels] == ["decode, 2 rows at 128 tokens", "prefill of 100 tokens"]
     assert all(table.rows for table in measured.kernels)
-    assert out.splitlines() == report_lines(found)
+    assert ended.stdout.splitlines() == report_lines(found)
