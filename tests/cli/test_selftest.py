@@ -34,7 +34,7 @@ def test_a_sound_model_and_one_that_is_not_what_it_should_be(golden_chat_artifac
     assert report["passed"] is True
     assert [check["outcome"] for check in report["checks"]] == ["passed"] * 4
     assert report["checks"][0]["figures"]["kl_estimate"] <= 1e-8
-    assert [program["name"] for program in report["programs"]] == ["prefill", "decode 1", "decode 2"]
+    assert [program["name"] for program in report["programs"]] == ["prefill 256", "decode 1", "decode 2"]
     assert {part["name"] for part in report["memory"]["parts"]} >= {"weights", "KV pool", "program workspace"}
 
     inputs = json.loads((beside / "inputs.json").read_text())

@@ -26,7 +26,7 @@ from ninfer.engine.types import Sampling
 
 CONFIG = attrs.evolve(PUBLISHED["27b"], layer_types=PUBLISHED["27b"].layer_types[:4])
 CONTEXT_PAGES, POOL_PAGES = 1024, 2048
-DELTA_KERNELS, ATTENTION_KERNELS, HEAD_KERNELS = 5, 6, 1
+DELTA_KERNELS, ATTENTION_KERNELS, HEAD_KERNELS, SELECTION_KERNELS = 5, 6, 1, 2
 OTHER_LAUNCHES = 48
 """What embedding, rotary tables, page tables and the sampler may take together."""
 TEMPORARY_BYTES = 24 << 20
@@ -72,6 +72,6 @@ def test_a_round_is_one_graph_and_copies_nothing(
     step, shapes = decode_program(recipe, kv_format, rows)
     assert found.alias_bytes == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes[1]))
     assert found.temp_bytes < TEMPORARY_BYTES
-    kernels = 3 * DELTA_KERNELS + ATTENTION_KERNELS + HEAD_KERNELS
+    kernels = 3 * DELTA_KERNELS + ATTENTION_KERNELS + HEAD_KERNELS + SELECTION_KERNELS
     assert sum(count_kernels(lower_for_cuda(step, *shapes)).values()) == kernels
     assert len(found.thunks) - 1 <= kernels + OTHER_LAUNCHES
