@@ -14,8 +14,10 @@ import pytest
 from rich.console import Console
 
 from ninfer.cli import main
-from ninfer.cli.convert import TERMINATED_STATUS, ConvertOptions, terminated_cleanly
+from ninfer.cli.convert import ConvertOptions
 from ninfer.cli.convert import run as run_conversion
+from ninfer.cli.converting import terminated_cleanly
+from ninfer.cli.failure import TERMINATED_STATUS
 from ninfer.engine.artifact import Progress
 from ninfer.engine.artifact.safetensors import SafetensorsFile
 

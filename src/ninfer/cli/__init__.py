@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, UnknownCommandError
 
 from ninfer import __version__
-from ninfer.cli.failure import Failure
-
-BAD_USAGE_STATUS = 2
-INTERRUPTED_STATUS = 130
+from ninfer.cli.failure import BAD_USAGE_STATUS, FAILED_STATUS, INTERRUPTED_STATUS, Failure
 
 
 def build_app() -> App:
@@ -56,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of a pipe has gone; what is still buffered must not fail again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(FAILED_STATUS)
 
 
 def _fail(line: str) -> None:

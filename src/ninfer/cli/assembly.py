@@ -1,6 +1,6 @@
 """Puts a house together: artifact, tokenizer and template, engine, service. The one place that knows every room.
 
-Synchronous reading first (`open_house`), then the running parts (`Plan.open_engine`). Whatever a user can mend leaves
+Synchronous reading first (`open_house`), then the running parts (`House.open_engine`). Whatever a user can mend leaves
 as a `Failure` of one line.
 """
 
@@ -16,6 +16,7 @@ from ninfer.cli.failure import Failure
 from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ServeOptions
 from ninfer.conversation import ModelCard
 from ninfer.engine.artifact import (
+    TEXT,
     Artifact,
     ArtifactError,
     Report,
@@ -45,8 +46,6 @@ from ninfer.reply import ReplyTokens
 from ninfer.service import ProtocolFlags, SamplerRules, ScriptedPreparer, Service, ServiceSettings, ThinkingRules
 
 log = logging.getLogger(__name__)
-
-_TEXT = "text"
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +132,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
     try:
         entry = resolve_artifact(path, cache_dir, report, hub_dir=default_hub_dir(os.environ))
         artifact = Artifact.open(entry)
-        config = parse_text_config(artifact.config(_TEXT))
+        config = parse_text_config(artifact.config(TEXT))
         tokenizer = _tokenizer(artifact)
         presets = _presets(capacity.context_cost_presets)
     except (ArtifactError, BadTokenizer) as error:
@@ -254,7 +253,7 @@ def _template(artifact: Artifact, tokenizer: Tokenizer, replacement: Path | None
 def _card(
     artifact: Artifact, config: TextConfig, tokenizer: Tokenizer, model_id: str | None, max_context_tokens: int
 ) -> ModelCard:
-    facts = artifact.facts(_TEXT)
+    facts = artifact.facts(TEXT)
     return ModelCard(
         id=model_id or artifact.name or artifact.architecture,
         max_context_tokens=max_context_tokens,

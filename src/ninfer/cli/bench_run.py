@@ -2,7 +2,6 @@
 
 import json
 import os
-from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +10,8 @@ from ninfer.cli.bench import BenchOptions
 from ninfer.cli.bench_file import write_report
 from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
-from ninfer.engine.artifact import Artifact, ArtifactError, default_cache_dir
+from ninfer.demo import artifact_file
+from ninfer.engine.artifact import TEXT, Artifact, ArtifactError, default_cache_dir
 from ninfer.engine.bench.report import Report
 from ninfer.engine.bench.run import CannotMeasure, Given, Wish, run_benchmark
 from ninfer.engine.bench.subject import PLAIN_KV_FORMAT, PLAIN_RECIPE, RECIPES, STACKED_KV_FORMATS, default_recipe
@@ -93,8 +93,8 @@ def model_shape(name: str) -> TextConfig:
         return PUBLISHED[name]
     try:
         if name == DEMO:
-            with Artifact.open(Path(str(files("ninfer"))) / "demo" / "demo.ninfer") as artifact:
-                return parse_text_config(artifact.config("text"))
+            with Artifact.open(artifact_file()) as artifact:
+                return parse_text_config(artifact.config(TEXT))
         path = Path(name)
         file = path / "config.json" if path.is_dir() else path
         return parse_text_config(json.loads(file.read_text(encoding="utf-8")))

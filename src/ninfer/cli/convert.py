@@ -1,35 +1,28 @@
-"""`python -m ninfer convert`: options, progress and messages around `engine.artifact.convert`.
+"""`python -m ninfer convert`: options and messages around `engine.artifact.convert`.
 
 What was finished before a failure or a signal is kept beside the target, and the same command goes on from there.
 """
 
 import math
-import signal
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 
+from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
-from ninfer.engine.artifact import ArtifactError, Progress, Report
+from ninfer.engine.artifact import ArtifactError, Report
 from ninfer.engine.artifact import convert as convert_folder
 from ninfer.engine.artifact.conversion import Conversion
 from ninfer.engine.artifact.partial import kept_files
 from ninfer.engine.artifact.recipe import BUILT_IN, tensor_kind
 from ninfer.engine.artifact.recipe_file import find_recipe
 from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES
-
-TERMINATED_STATUS = 128 + signal.SIGTERM
 
 
 @attrs.frozen(kw_only=True)
@@ -113,44 +106,3 @@ def quality_table(relative_errors: Mapping[str, float]) -> Table:
         middle = math.sqrt(sum(value * value for value in values) / len(values))
         table.add_row(kind, str(len(values)), f"{middle:.2e}", f"{max(values):.2e}")
     return table
-
-
-@contextmanager
-def progress_bar(console: Console) -> Iterator["_Reporter"]:
-    """A bar on a terminal, nothing elsewhere; yields the `report` of a conversion."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield _Reporter(bar)
-
-
-class _Reporter:
-    """Moves the bar. The task begins with the first report, which brings the total."""
-
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
-        self._task = bar.add_task("reading", total=None)
-
-    def __call__(self, progress: Progress) -> None:
-        self._bar.update(
-            self._task, description=progress.object, completed=progress.done_bytes, total=progress.total_bytes
-        )
-
-
-@contextmanager
-def terminated_cleanly() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that temporary files are removed."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        sys.exit(TERMINATED_STATUS)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from ninfer.cli.assembly import House
-from ninfer.cli.failure import Failure
+from ninfer.cli.failure import FAILED_STATUS, INTERRUPTED_STATUS, Failure
 from ninfer.cli.options import NetworkOptions, ServeOptions
 from ninfer.engine.engine import RunningEngine
 from ninfer.engine.types import DeviceLost
@@ -27,9 +27,6 @@ from ninfer.server.settings import ServerSettings
 from ninfer.server.sockets import listener_url
 
 log = logging.getLogger(__name__)
-
-DEVICE_LOST_STATUS = 1
-INTERRUPTED_STATUS = 128 + signal.SIGINT
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +80,7 @@ async def _run(house: House, listener: socket.socket, options: ServeOptions) -> 
         nursery.cancel_scope.cancel()
     if start.scope.cancelled_caught:
         return End(status=INTERRUPTED_STATUS if start.interrupted else 0, in_start=True)
-    return End(status=DEVICE_LOST_STATUS if isinstance(engine.failure, DeviceLost) else 0)
+    return End(status=FAILED_STATUS if isinstance(engine.failure, DeviceLost) else 0)
 
 
 @attrs.define

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ninfer.cli.failure import FAILED_STATUS
 from ninfer.cli.logs import log_to_stderr
 from ninfer.cli.options import LogLevel, Switch, Whole
 
-FAILED_STATUS = 1
 LEAST_CONTEXT_TOKENS = 64
 PIPED_COLUMNS = 120
 """Width of the tables where no terminal gives one."""

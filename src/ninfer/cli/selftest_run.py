@@ -11,7 +11,7 @@ import attrs
 from rich.console import Console
 
 from ninfer.cli.assembly import House, open_house
-from ninfer.cli.convert import progress_bar, terminated_cleanly
+from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
 from ninfer.cli.model_engine import load_model

@@ -7,7 +7,6 @@ line comes when /health would answer 200. End: requests first, then connections,
 import logging
 import os
 import sys
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,12 @@ import trio
 from cyclopts import Parameter
 from rich.console import Console
 
-from ninfer.cli.convert import progress_bar, terminated_cleanly
+from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
 from ninfer.cli.logs import log_to_stderr
 from ninfer.cli.options import FLAT, KernelOptions, ServeOptions
 from ninfer.cli.unbuilt import UnbuiltOptions
+from ninfer.demo import artifact_file
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def embedded_artifact() -> Path:
     Raises:
         Failure: this installation carries none.
     """
-    path = Path(str(files("ninfer"))) / "demo" / "demo.ninfer"
+    path = artifact_file()
     if not path.is_file():
         raise Failure("name an artifact to serve: this installation has no embedded model")
     return path

@@ -15,6 +15,7 @@ from ninfer.engine.model.config import ConfigError, parse_text_config
 from ninfer.engine.model.shapes import tensor_shapes
 
 TEXT = "text"
+"""The component that every artifact has."""
 MTP = "mtp"
 ARCHITECTURES = ("qwen3_5",)
 """What this build can run, by the name that an artifact carries."""
