@@ -54,6 +54,7 @@ def test_a_sound_model_and_one_that_is_not_what_it_should_be(golden_chat_artifac
         (("no-such.ninfer",), "no-such.ninfer: cannot open"),
         (("x.ninfer", "--max-context", 63), "--max-context"),
         (("x.ninfer", "--max-concurrency", 9), "--max-concurrency"),
+        (("x.ninfer", "--kv-dtype", "vq2"), "--kv-dtype"),
     ],
 )
 def test_nothing_to_test_is_one_line(arguments: tuple[object, ...], said: str) -> None:

@@ -19,6 +19,7 @@ from rich.table import Table
 from ninfer.cli.failure import FAILED_STATUS
 from ninfer.cli.logs import log_to_stderr
 from ninfer.cli.options import LogLevel, Switch, Whole
+from ninfer.engine.types import KvDtype
 
 LEAST_CONTEXT_TOKENS = 64
 PIPED_COLUMNS = 120
@@ -41,6 +42,7 @@ class SelftestOptions:
         Whole, Parameter(help="Largest batch that is tested.", validator=Number(gte=1, lte=8))
     ] = 4
     prefill_chunk: Annotated[Whole, Parameter(help="As of serve.", validator=Number(gte=1))] = 1024
+    kv_dtype: Annotated[KvDtype, Parameter(help="As of serve.")] = "bf16"
     rope_yarn_factor: Annotated[float, Parameter(help="As of serve.", validator=Number(gte=1, lte=4))] = 1.0
     cache_dir: Annotated[Path | None, Parameter(help="As of serve.")] = None
     log_level: Annotated[LogLevel, Parameter(help="How much is logged to stderr.")] = "warning"

@@ -43,6 +43,7 @@ def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[
             max_context=options.max_context,
             max_concurrency=options.max_concurrency,
             prefill_chunk=options.prefill_chunk,
+            kv_dtype=options.kv_dtype,
         ),
     )
     with terminated_cleanly(), progress_bar(errors) as progress:
