@@ -131,22 +131,22 @@ BAD: list[tuple[object, str]] = [
     ("[]", "must be a JSON object"),
     (changed("schema", to=2), "schema.* must be 3"),
     (changed("artifact_type", to="x"), "artifact_type.* must be 'ninfer"),
-    (changed("more", to=1), "more.* is unknown"),
+    (changed("more", to=1), "more.* is not known here"),
     (changed("machines", to=[]), "machines.* must not be empty"),
     (changed("machines", 1, "hardware_class", to="cpu"), r"machines\[1\].hardware_class.* twice"),
     (changed("machines", 1, "hardware_class", to=""), r"machines\[1\].hardware_class"),
-    (changed("machines", 0, "speed", to=1), r"machines\[0\].speed.* is unknown"),
+    (changed("machines", 0, "speed", to=1), r"machines\[0\].speed.* is not known here"),
     (changed("machines", 1, "prefill", to=[]), r"machines\[1\].* neither transfer nor prefill"),
     (changed("machines", 0, "transfer", "h2d", "batch_ns", to=-1), r"transfer.h2d.batch_ns.* from 0"),
     (changed("machines", 0, "transfer", "h2d", "batch_ns", to=1.5), r"batch_ns.* must be an integer"),
     (changed("machines", 0, "transfer", "h2d", to={}), r"h2d.batch_ns.* is missing"),
-    (changed("machines", 0, "transfer", "up", to=LINK), r"transfer.up.* is unknown"),
+    (changed("machines", 0, "transfer", "up", to=LINK), r"transfer.up.* is not known here"),
     (
         changed("machines", 0, "prefill", to=FILE["machines"][0]["prefill"] * 2),
         r"prefill\[1\].prefill_signature.* twice",
     ),
     (changed("machines", 0, "prefill", 0, "coefficients", "chunk_ns", to=True), r"chunk_ns.* must be an integer"),
-    (changed("machines", 0, "prefill", 0, "why", to=""), r"prefill\[0\].why.* is unknown"),
+    (changed("machines", 0, "prefill", 0, "why", to=""), r"prefill\[0\].why.* is not known here"),
 ]
 
 

@@ -67,6 +67,7 @@ class PrefillCosts:
 
 
 _GENERIC: Source = "generic"
+_LINKS = tuple(field.name for field in attrs.fields(TransferCosts))
 _Costs = TypeVar("_Costs", LinkCosts, PrefillCosts)
 
 
@@ -175,7 +176,7 @@ def read_presets(file: Path) -> Presets:
         OSError: it cannot be read.
     """
     top = parse_json(file.read_bytes(), file=file, object=None)
-    _only(top, {"schema", "artifact_type", "machines"})
+    top.only("schema", "artifact_type", "machines")
     if top.member("schema").count() != SCHEMA:
         raise top.member("schema").error(f"must be {SCHEMA}")
     if top.member("artifact_type").text() != ARTIFACT_TYPE:
@@ -191,20 +192,18 @@ def read_presets(file: Path) -> Presets:
 
 
 def _machine(item: Checked) -> MachineEntry:
-    _only(item, {"hardware_class", "transfer", "prefill"})
+    item.only("hardware_class", "transfer", "prefill")
     prefill: dict[str, PrefillCosts] = {}
     for entry in item.member("prefill").items() if item.has("prefill") else ():
-        _only(entry, {"prefill_signature", "coefficients"})
+        entry.only("prefill_signature", "coefficients")
         name = entry.member("prefill_signature")
         _once(name, prefill)
         prefill[name.label()] = _coefficients(entry.member("coefficients"), PrefillCosts)
     transfer = None
     if item.has("transfer"):
         links = item.member("transfer")
-        _only(links, {"d2h", "h2d", "d2d"})
-        transfer = TransferCosts(
-            **{name: _coefficients(links.member(name), LinkCosts) for name in ("d2h", "h2d", "d2d")}
-        )
+        links.only(*_LINKS)
+        transfer = TransferCosts(**{name: _coefficients(links.member(name), LinkCosts) for name in _LINKS})
     if transfer is None and not prefill:
         raise item.error("has neither transfer nor prefill entries")
     return MachineEntry(transfer=transfer, prefill=prefill)
@@ -212,14 +211,8 @@ def _machine(item: Checked) -> MachineEntry:
 
 def _coefficients(item: Checked, kind: type[_Costs]) -> _Costs:
     names = [field.name for field in attrs.fields(kind)]
-    _only(item, set(names))
+    item.only(*names)
     return kind(**{name: item.member(name).count() for name in names})
-
-
-def _only(item: Checked, known: set[str]) -> None:
-    for name, member in item.members():
-        if name not in known:
-            raise member.error(f"is unknown; known here: {', '.join(sorted(known))}")
 
 
 def _once(name: Checked, seen: Mapping[str, object]) -> None:

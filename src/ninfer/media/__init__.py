@@ -1,0 +1,1 @@
+"""Empty in this version: images and video come here."""

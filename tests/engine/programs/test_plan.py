@@ -11,7 +11,6 @@ from ninfer.engine.programs.plan import (
     pack_decode,
     pack_prefill,
     prefill_plan_shape,
-    table_pages,
     unpack_decode,
     unpack_prefill,
 )
@@ -104,7 +103,3 @@ SAMPLE = SampleRow(sampling=Sampling(temperature=0), position=0)
 def test_what_would_land_on_foreign_memory_is_refused(row: DecodeRow, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         pack_decode((row,), pages=PAGES)
-
-
-def test_a_table_covers_the_context() -> None:
-    assert [table_pages(tokens) for tokens in (1, 64, 65, 128)] == [1, 1, 2, 2]

@@ -52,6 +52,12 @@ class Checked:
         """All members of the object, in file order."""
         return ((key, self._at(key, value)) for key, value in self.object().items())
 
+    def only(self, *known: str) -> None:
+        """Refuse a member of the object that is not `known`."""
+        for name, member in self.members():
+            if name not in known:
+                raise member.error(f"is not known here; there are {', '.join(known)}")
+
     def items(self) -> list["Checked"]:
         """The elements of the array."""
         if not isinstance(self.value, list):

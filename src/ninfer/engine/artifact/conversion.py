@@ -20,7 +20,8 @@ from ninfer.engine.artifact.tensor_source import encoded
 from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES, Report, write_artifact
 
 ENCODING = 1
-"""Raise this when an encoder starts to give other bytes for the same values: no attempt goes on with older ones."""
+"""Raise this when a conversion starts to give other bytes for the same folder: no attempt goes on with older ones, and
+artifacts in the cache are made anew."""
 
 
 @attrs.frozen(kw_only=True)

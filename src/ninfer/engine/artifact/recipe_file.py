@@ -31,7 +31,7 @@ def find_recipe(name: str) -> Recipe:
         known = ", ".join(BUILT_IN)
         raise ArtifactError(f"no such recipe; there are {known}, and files that end in .toml or .json", file=file)
     root = _parse(file)
-    _only(root, "name", "rules")
+    root.only("name", "rules")
     rules = tuple(_rule(item) for item in root.member("rules").items())
     return RuleRecipe(name=root.member("name").label() if root.has("name") else file.stem, rules=rules, file=file)
 
@@ -47,7 +47,7 @@ def _parse(file: Path) -> Checked:
 
 
 def _rule(item: Checked) -> Rule:
-    _only(item, "tensors", "format", "encoder")
+    item.only("tensors", "format", "encoder")
     tensors, form = item.member("tensors"), item.member("format")
     patterns = tuple(one.text() for one in tensors.items()) if isinstance(tensors.value, list) else (tensors.text(),)
     if form.text() not in RULE_FORMATS:
@@ -60,9 +60,3 @@ def _rule(item: Checked) -> Rule:
             known = ", ".join(ENCODERS.get(form.text(), ())) or "no choice"
             raise member.error(f"unknown encoder {encoder!r}: for {form.text()} there is {known}")
     return Rule(tensors=patterns, format=form.text(), encoder=encoder)
-
-
-def _only(item: Checked, *known: str) -> None:
-    for name, member in item.members():
-        if name not in known:
-            raise member.error(f"is not known here; there are {', '.join(known)}")

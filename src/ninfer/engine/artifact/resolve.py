@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 
 from ninfer.engine.artifact.checkpoint import CONFIG, INDEX, RESOURCES, weight_files
-from ninfer.engine.artifact.conversion import convert, folder_name
+from ninfer.engine.artifact.conversion import ENCODING, convert, folder_name
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.framing import VERSION
 from ninfer.engine.artifact.mapping import read_file
@@ -21,8 +21,6 @@ from ninfer.engine.artifact.reader import Artifact
 from ninfer.engine.artifact.writer import Report
 
 CACHE_VARIABLE = "NINFER_CACHE_DIR"
-CONVERSION = 1
-"""Raise this when a conversion of the same folder starts to give other bytes: cached artifacts are then made anew."""
 
 
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
@@ -89,7 +87,7 @@ def _snapshot(model_id: Path, hub_dir: Path) -> Path | None:
 
 def _identity(folder: Path) -> str:
     """A key of everything that a conversion reads: small files by content, weights by name, size and time."""
-    state = hashlib.blake2b(json.dumps([VERSION, CONVERSION, folder_name(folder)]).encode(), digest_size=8)
+    state = hashlib.blake2b(json.dumps([VERSION, ENCODING, folder_name(folder)]).encode(), digest_size=8)
     for name in (CONFIG, INDEX, *RESOURCES):
         if (folder / name).exists():
             state.update(json.dumps([name, hashlib.blake2b(read_file(folder / name)).hexdigest()]).encode())

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import attrs
 
 from ninfer.engine.bench.report import DecodePoint, PrefillPoint, Spread
+from ninfer.engine.cache import pages_for
 from ninfer.engine.device import DecodeRow, Device, Pending, PrefillUnit, SampleRow
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
@@ -19,11 +20,6 @@ Clock: TypeAlias = Callable[[], float]
 
 _GREEDY = Sampling(temperature=0)
 _FIRST_TOKEN = 1
-
-
-def pages_of(tokens: int) -> int:
-    """Pages that so many tokens take."""
-    return -(-tokens // PAGE_TOKENS)
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +54,7 @@ class Timer:
         """Page tables of `batch` rows, made known to the device by a short prompt in each slot."""
         if context_tokens < self.steps + PAGE_TOKENS:
             raise ValueError(f"context_tokens={context_tokens} has no room for a prompt and {self.steps} rounds")
-        pages = pages_of(context_tokens)
+        pages = pages_for(context_tokens)
         seats = tuple(tuple(range(row * pages, (row + 1) * pages)) for row in range(batch))
         prompt = tuple((7 * index + 1) % self.used_tokens for index in range(PAGE_TOKENS))
         sample = SampleRow(sampling=_GREEDY, position=PAGE_TOKENS)
@@ -106,7 +102,7 @@ class Timer:
         return any(faulty)
 
     def _units(self, tokens: int, chunk_tokens: int) -> Iterator[Pending]:
-        pages = tuple(range(pages_of(tokens)))
+        pages = tuple(range(pages_for(tokens)))
         prompt = tuple((31 * index + 1) % self.used_tokens for index in range(tokens))
         for start in range(0, tokens, chunk_tokens):
             last = start + chunk_tokens >= tokens

@@ -17,9 +17,10 @@ import jax
 from ninfer.engine.bench.ceilings import measure_ceilings
 from ninfer.engine.bench.kernels import profile
 from ninfer.engine.bench.report import DecodePoint, KernelTable, PrefillPoint, ProgramRow, Report, SubjectReport
-from ninfer.engine.bench.rounds import Timer, pages_of
+from ninfer.engine.bench.rounds import Timer
 from ninfer.engine.bench.subject import random_form
 from ninfer.engine.bench.traffic import parameters_of, product_flops, traffic_of
+from ninfer.engine.cache import pages_for
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.programs.footprint import device_kind
 from ninfer.engine.programs.form import Form
@@ -61,8 +62,8 @@ class Wish:
     def pool_pages(self) -> int:
         """What all rows of the most demanding point take together."""
         return max(
-            max((batch * pages_of(context) for batch in self.batches for context in self.contexts), default=1),
-            pages_of(self.longest_tokens),
+            max((batch * pages_for(context) for batch in self.batches for context in self.contexts), default=1),
+            pages_for(self.longest_tokens),
         )
 
 

@@ -4,6 +4,8 @@ Recipes are those of a conversion. `fp32` is the form with an array for each ten
 float32; every other one is the stacked form, whose weights are made on the device. Knows shapes, no files.
 """
 
+from typing import get_args
+
 import jax
 import numpy as np
 
@@ -13,12 +15,13 @@ from ninfer.engine.model.shapes import tensor_shapes
 from ninfer.engine.model.weights import load_weights
 from ninfer.engine.programs.form import Form
 from ninfer.engine.programs.per_layer import PerLayer
+from ninfer.engine.types import KvDtype
 
 PLAIN_RECIPE = "fp32"
 PLAIN_KV_FORMAT = "fp32"
 STACKED_RECIPES = ("bf16", "fp8", "int8", "q4", "nvfp4", "groupwise", "nvfp4_fp8")
 RECIPES = (PLAIN_RECIPE, *STACKED_RECIPES)
-STACKED_KV_FORMATS = ("bf16", "int8", "fp8")
+STACKED_KV_FORMATS: tuple[str, ...] = get_args(KvDtype)
 
 
 def default_recipe() -> str:

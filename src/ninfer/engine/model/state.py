@@ -41,13 +41,3 @@ def zero_state(config: TextConfig, *, pages: int, slots: int) -> TextState:
         recurrent=each(config.linear_layers, *matrix),
         conv=each(config.linear_layers, slots, config.conv_channels, CONV_TAPS - 1),
     )
-
-
-def state_bytes(config: TextConfig) -> tuple[int, int]:
-    """Device bytes of one page and of one slot, over all layers."""
-    shapes = jax.eval_shape(lambda: zero_state(config, pages=1, slots=1))
-
-    def total(*kinds: tuple[jax.ShapeDtypeStruct, ...]) -> int:
-        return sum(leaf.size * leaf.dtype.itemsize for kind in kinds for leaf in kind)
-
-    return total(shapes.keys, shapes.values), total(shapes.recurrent, shapes.conv)

@@ -6,6 +6,7 @@ available, within the limit of a container. Decides nothing.
 """
 
 import ctypes
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -72,9 +73,8 @@ def memory_needs(config: TextConfig, *, lanes: int) -> MemoryNeeds:
     """What `config` needs with `lanes` lanes, before anything is loaded or compiled."""
     sizes = jax.eval_shape(partial(zero_memory, config, pages=1, slots=lanes))
     pool, slots = (sizes.text.keys, sizes.text.values), (sizes.text.recurrent, sizes.text.conv)
-    decode_programs = lanes
     on_cpu = jax.devices()[0].platform == "cpu"
-    parameters = sum(_product(shape) for shape in tensor_shapes(config).values())
+    parameters = sum(math.prod(shape) for shape in tensor_shapes(config).values())
     if on_cpu:
         parameters += padding_parameters(config)
     if on_cpu and config.tie_word_embeddings:  # the head is a matrix of its own there
@@ -84,7 +84,7 @@ def memory_needs(config: TextConfig, *, lanes: int) -> MemoryNeeds:
         slots_bytes=_bytes(slots),
         counts_bytes=_bytes(sizes.counts) + _bytes(sizes.last_token),
         workspace_bytes=estimated_workspace_bytes(config, lanes=lanes),
-        graphs_bytes=0 if on_cpu else graph_allowance_bytes(decode_programs),
+        graphs_bytes=0 if on_cpu else graph_allowance_bytes(lanes),
         page_bytes=max(1, _bytes(pool)),
     )
 
@@ -105,13 +105,6 @@ def estimated_workspace_bytes(config: TextConfig, *, lanes: int) -> int:
 
 def _bytes(tree: object) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def _container_left(limit: Path, used: Path) -> int | None:

@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ninfer.engine.cache import pages_for
 from ninfer.engine.memory import MemoryNeeds
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.weights import load_weights
 from ninfer.engine.programs.footprint import memory_needs
 from ninfer.engine.programs.form import Form
 from ninfer.engine.programs.per_layer import PerLayer
-from ninfer.engine.programs.plan import table_pages
 from ninfer.engine.programs.stacked import Stacked, load_stacked, matrix_shapes
 from ninfer.engine.programs.stacked.footprint import stacked_needs
 from ninfer.engine.programs.stacked.weights import Packed
@@ -107,7 +107,7 @@ def plan_form(
         lambda name: stored.tensors[name].format.name,
         kv_format=kv_dtype,
         lanes=limits.lanes,
-        table_pages=table_pages(limits.max_context_tokens),
+        table_pages=pages_for(limits.max_context_tokens),
         chunk_tokens=limits.prefill_chunk_tokens,
     )
     return FormPlan(name="stacked", needs=needs, load=partial(_load_stacked, config, stored, kv_dtype))

@@ -14,11 +14,11 @@ import attrs
 import jax
 import numpy as np
 
+from ninfer.engine.cache import pages_for
 from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
 from ninfer.engine.model.trunk import NOWHERE
 from ninfer.engine.programs.compile_cache import use_compile_cache
 from ninfer.engine.programs.form import Form, Memory, StepOutput, Tree
-from ninfer.engine.programs.plan import table_pages
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -128,7 +128,7 @@ class JaxDevice:
         self._lanes = lanes
         self._total_pages = total_pages
         self._chunk_tokens = prefill_chunk_tokens
-        self._table_pages = table_pages(max_context_tokens)
+        self._table_pages = pages_for(max_context_tokens)
         self._used_tokens = form.vocab_size if used_tokens is None else min(used_tokens, form.vocab_size)
         self._compile_cache = compile_cache
         self._progress = progress

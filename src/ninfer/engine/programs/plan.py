@@ -46,11 +46,6 @@ class DecodePlan(NamedTuple):
     sampler: SamplerRows
 
 
-def table_pages(max_context_tokens: int) -> int:
-    """Length of a page table that covers the longest context."""
-    return -(-max_context_tokens // PAGE_TOKENS)
-
-
 def prefill_plan_shape(*, pages: int, tokens: int) -> tuple[int, ...]:
     """Shape of a packed prefill plan for page tables of `pages` and chunks of up to `tokens` tokens."""
     return (_PREFILL_COLUMNS + pages + tokens,)
