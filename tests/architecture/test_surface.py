@@ -33,6 +33,8 @@ def test_the_conversation_exports_all_that_it_defines() -> None:
                 defined.add(node.name)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 defined.add(node.target.id)
+            elif isinstance(node, ast.Assign):
+                defined.update(target.id for target in node.targets if isinstance(target, ast.Name))
     assert {name for name in defined if not name.startswith("_")} == set(conversation.__all__)
     assert all(hasattr(conversation, name) for name in conversation.__all__)
 

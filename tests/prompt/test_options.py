@@ -2,9 +2,9 @@
 
 import pytest
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Reasoning, Text, ThinkingFields, Turn
+from ninfer.conversation import EFFORTS, GenerationRequest, InvalidRequest, Reasoning, Text, ThinkingFields, Turn
 from ninfer.prompt import ChatTemplate, PromptBuilder
-from ninfer.prompt.traits import EFFORTS, EffortLevels
+from ninfer.prompt.traits import EffortLevels
 from tests.prompt import tiny
 
 TINY = tiny.tokenizer()

@@ -30,11 +30,13 @@ from ninfer.conversation.events import (
     Timings,
     Usage,
 )
-from ninfer.conversation.request import GenerationRequest, ModelCard, SamplingFields, ThinkingFields
+from ninfer.conversation.request import EFFORTS, NO_EFFORT, GenerationRequest, ModelCard, SamplingFields, ThinkingFields
 from ninfer.conversation.tools import Tool, ToolCall
 from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, Turn
 
 __all__ = [
+    "EFFORTS",
+    "NO_EFFORT",
     "CachePoint",
     "CallMade",
     "Committed",

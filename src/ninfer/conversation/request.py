@@ -11,6 +11,12 @@ import attrs
 from ninfer.conversation.tools import Tool
 from ninfer.conversation.turns import Turn
 
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+"""Standard effort levels, from least to most (THINK-012)."""
+
+NO_EFFORT = "none"
+"""The effort level that switches thinking off (D7)."""
+
 
 @attrs.frozen(kw_only=True)
 class SamplingFields:

@@ -6,7 +6,7 @@ They are data: variables of a template, with words of our own.
 
 from collections.abc import Iterator, Mapping
 
-from ninfer.prompt.traits import EFFORTS
+from ninfer.conversation import EFFORTS
 
 MARK = "probe-of-a-turn"
 

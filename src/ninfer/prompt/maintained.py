@@ -10,10 +10,9 @@ from importlib.resources import files
 
 import attrs
 
-from ninfer.conversation import InvalidRequest
+from ninfer.conversation import EFFORTS, InvalidRequest
 from ninfer.prompt.family_checks import CHECKS, MARK, TOOLS
 from ninfer.prompt.template import ChatTemplate, to_json
-from ninfer.prompt.traits import EFFORTS
 
 _SOURCE = files("ninfer.prompt").joinpath("maintained.jinja")
 

@@ -5,10 +5,7 @@ It knows no template and no tokens. None always means: nobody has said anything,
 
 import attrs
 
-from ninfer.conversation import InvalidRequest, ThinkingFields
-
-NO_EFFORT = "none"
-"""The effort level that switches thinking off."""
+from ninfer.conversation import NO_EFFORT, InvalidRequest, ThinkingFields
 
 
 @attrs.frozen(kw_only=True)

@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from ninfer.conversation import InvalidRequest
+from ninfer.conversation import EFFORTS, InvalidRequest
 from ninfer.prompt.template import BadTemplate, ChatTemplate
 
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
-
-EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""Standard effort levels, from least to most."""
 
 _MARK = "probe-of-a-leading-turn"
 

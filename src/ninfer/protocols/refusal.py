@@ -12,13 +12,18 @@ from typing import TypeAlias
 
 from ninfer.conversation import Unsupported
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.values import shown
+from ninfer.protocols.values import shown, shown_name
 
 Neutral: TypeAlias = Callable[[JSONValue], bool]
 """Whether a value asks for nothing."""
 
 Refusals: TypeAlias = Mapping[str, tuple[Neutral, str]]
 """Field -> what asks for nothing, and the guarantee that is not given."""
+
+
+UNCONSTRAINED = "constrained output is not in this build"
+CONSTRAINED_ELSEWHERE = "output is constrained through structured_outputs, not through this name"
+GUIDED = "guided_"
 
 
 def one_of(*values: JSONValue) -> Neutral:
@@ -45,6 +50,22 @@ def refuse_fields(body: Mapping[str, JSONValue], fields: Refusals, *, at: str = 
         neutral, guarantee = fields[name]
         if not neutral(value):
             raise unsupported(f"{at}.{name}" if at else name, value, guarantee)
+
+
+def refuse_guided(body: Mapping[str, JSONValue]) -> None:
+    """Raise `Unsupported` for the first of the old names that constrain output, such as `guided_json`."""
+    for name, value in body.items():
+        if name.startswith(GUIDED) and value is not None:
+            raise unsupported(shown_name(name), value, CONSTRAINED_ELSEWHERE)
+
+
+def needs_vision(path: str, kind: str, what: str = "part") -> Unsupported:
+    """The refusal of an image or a video, a `what` of the type `kind`."""
+    return Unsupported(
+        f"{path}: a {what} of type {shown(kind)} needs vision, which is not in this build",
+        code="vision_disabled",
+        param=path,
+    )
 
 
 def unsupported(path: str, value: JSONValue, guarantee: str) -> Unsupported:

@@ -153,10 +153,15 @@ def structure(value: object, wire_type: type[Structured], *, at: str = "") -> St
     except Exception as error:
         path, cause = _first_fault(error, at)
         if isinstance(cause, KeyError):
-            raise InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path) from None
+            raise missing(path) from None
         if isinstance(cause, Fault):
             raise InvalidRequest(f"{path or 'body'}: {cause}", code=cause.code, param=path or None) from None
         raise
+
+
+def missing(path: str) -> InvalidRequest:
+    """The refusal of a body in which the member at `path`, which has to be there, is not."""
+    return InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path)
 
 
 def _first_fault(error: BaseException, path: str) -> tuple[str, BaseException]:

@@ -12,13 +12,13 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from ninfer.conversation import InvalidRequest, ThinkingFields
+from ninfer.conversation import EFFORTS, NO_EFFORT, InvalidRequest, ThinkingFields
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import unsupported
-from ninfer.protocols.values import SHOWN_CHARS, shown
+from ninfer.protocols.values import shown, shown_name
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Effort levels that protocols know (THINK-012). "none" switches thinking off; the others are the template's."""
+EFFORT_LEVELS = (NO_EFFORT, *EFFORTS)
+"""What a request may name as its effort: the one that switches thinking off, and the template's."""
 
 Option: TypeAlias = Literal["enable_thinking", "preserve_thinking", "reasoning_effort"]
 
@@ -71,10 +71,10 @@ def template_options(kwargs: JSONValue, typed: Iterable[Said] = ()) -> TemplateO
             raise _conflict(other, one)
     enabled, effort = said.get("enable_thinking"), said.get("reasoning_effort")
     # An effort beside thinking that is switched off, or none beside thinking that is switched on (TMPL-017).
-    if enabled is not None and effort is not None and enabled.value == (effort.value == "none"):
+    if enabled is not None and effort is not None and enabled.value == (effort.value == NO_EFFORT):
         raise _conflict(effort, enabled)
     preserve = said.get("preserve_thinking")
-    off = effort is not None and effort.value == "none"
+    off = effort is not None and effort.value == NO_EFFORT
     return TemplateOptions(
         thinking=ThinkingFields(
             enabled=False if off else None if enabled is None else bool(enabled.value),
@@ -87,15 +87,17 @@ def template_options(kwargs: JSONValue, typed: Iterable[Said] = ()) -> TemplateO
 
 def _standard(kwargs: Mapping[str, JSONValue]) -> Iterable[Said]:
     for name, value in kwargs.items():
-        path = f"{_FIELD}.{shown(name[:SHOWN_CHARS])[1:-1]}"
+        path = f"{_FIELD}.{shown_name(name)}"
         if name in _RESERVED:
             raise unsupported(path, value, "a request cannot set this variable of the template")
         option = _STANDARD.get(name)
         if option is None or value is None:
             continue
         if option == "reasoning_effort":
-            if value not in EFFORTS:
-                raise InvalidRequest(f"{path}: expected one of {', '.join(EFFORTS)}, got {shown(value)}", param=path)
+            if value not in EFFORT_LEVELS:
+                raise InvalidRequest(
+                    f"{path}: expected one of {', '.join(EFFORT_LEVELS)}, got {shown(value)}", param=path
+                )
         elif not isinstance(value, bool):
             raise InvalidRequest(f"{path}: expected a boolean, got {shown(value)}", code="invalid_type", param=path)
         assert isinstance(value, bool | str)

@@ -22,3 +22,8 @@ def shown(value: object) -> str:
         return json.dumps(value)
     digits = str(value)
     return digits if len(digits) <= SHOWN_CHARS else f"{digits[:SHOWN_CHARS]}... ({len(digits)} digits)"
+
+
+def shown_name(name: str) -> str:
+    """The name of a member as a part of a path: ASCII-escaped and cut like a value, without quotes."""
+    return json.dumps(name[:SHOWN_CHARS])[1:-1] + ("" if len(name) <= SHOWN_CHARS else "...")

@@ -16,7 +16,7 @@ from ninfer.protocols.anthropic_messages.refused import refuse_unsupported
 from ninfer.protocols.anthropic_messages.tools import lower_tools, referenced_tools
 from ninfer.protocols.anthropic_messages.wire import MessagesBody, PromptBody, Thinking
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.structure import structure
+from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.template_options import Said, template_options
 from ninfer.protocols.values import shown
 
@@ -113,7 +113,7 @@ def _budget_tokens(thinking: Thinking | None) -> int | None:
         return None
     path, budget = "thinking.budget_tokens", thinking.budget_tokens
     if budget is None:
-        raise InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path)
+        raise missing(path)
     if budget < LEAST_BUDGET_TOKENS:
         raise InvalidRequest(
             f"{path}: expected an integer of at least {LEAST_BUDGET_TOKENS}, got {shown(budget)}", param=path

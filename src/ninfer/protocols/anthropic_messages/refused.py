@@ -6,30 +6,42 @@ inference_geo, context_management, betas, diagnostics (ANTH-045). It knows names
 
 from collections.abc import Mapping
 
-from ninfer.conversation import InvalidRequest, RequestError, Unsupported
+from ninfer.conversation import InvalidRequest, RequestError
+from ninfer.protocols.function_tools import CALLED_BY_THE_MODEL, UNCONSTRAINED_ARGUMENTS, UNLIMITED_CALLS
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.values import SHOWN_CHARS, shown
+from ninfer.protocols.refusal import (
+    CONSTRAINED_ELSEWHERE,
+    UNCONSTRAINED,
+    Refusals,
+    empty,
+    needs_vision,
+    never,
+    one_of,
+    refuse_fields,
+    refuse_guided,
+    unsupported,
+)
+from ninfer.protocols.structure import missing
+from ninfer.protocols.values import shown
 
-_UNCONSTRAINED = "constrained output is not in this build"
-_ELSEWHERE = "output is constrained through structured_outputs, not through this name"
+_NO_MCP = "this server connects to no MCP servers"
 
 _FIELDS: Refusals = {
-    "structured_outputs": (never, _UNCONSTRAINED),
+    "structured_outputs": (never, UNCONSTRAINED),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
     "output_format": (never, "output is constrained through output_config.format"),
-    "grammar": (never, _ELSEWHERE),
-    "mcp_servers": (empty, "this server connects to no MCP servers"),
+    "grammar": (never, CONSTRAINED_ELSEWHERE),
+    "mcp_servers": (empty, _NO_MCP),
     "container": (never, "code is executed in no container"),
     "chat_template": (never, "the template is fixed when the server starts"),
 }
-_OUTPUT_CONFIG: Refusals = {"format": (never, _UNCONSTRAINED)}
+_OUTPUT_CONFIG: Refusals = {"format": (never, UNCONSTRAINED)}
 _TOOL_CHOICE: Refusals = {
     "type": (one_of("auto", "none"), "calls cannot be forced in this build"),
-    "disable_parallel_tool_use": (one_of(False), "the number of calls cannot be limited in this build"),
+    "disable_parallel_tool_use": (one_of(False), UNLIMITED_CALLS),
 }
 _TOOL: Refusals = {
-    "strict": (one_of(False), "arguments are not constrained by their schema in this build"),
+    "strict": (one_of(False), UNCONSTRAINED_ARGUMENTS),
 }
 _TOOL_CHOICES = ("auto", "none", "any", "tool")
 
@@ -39,9 +51,9 @@ _BLOCKS: Mapping[str, str] = {
     "search_result": "search results are not read",
     "container_upload": "code is executed in no container",
     "server_tool_use": "tools are run by the caller, never by this server",
-    "mcp_tool_use": "this server connects to no MCP servers",
-    "mcp_tool_result": "this server connects to no MCP servers",
-    "mcp_tool_listing": "this server connects to no MCP servers",
+    "mcp_tool_use": _NO_MCP,
+    "mcp_tool_result": _NO_MCP,
+    "mcp_tool_listing": _NO_MCP,
     "compaction": "conversations are not compacted",
     "fallback": "there is no other model to fall back on",
     "tool_addition": "tools are declared in the request's own list",
@@ -52,9 +64,7 @@ _SERVER_RESULT = "results of tools that a service ran itself are not taken over"
 
 def refuse_unsupported(body: Mapping[str, JSONValue]) -> None:
     """Raise `Unsupported` for the first top-level field that asks for what is not offered."""
-    for name, value in body.items():
-        if name.startswith("guided_") and value is not None:
-            raise unsupported(shown(name[:SHOWN_CHARS])[1:-1], value, _ELSEWHERE)
+    refuse_guided(body)
     refuse_fields(body, _FIELDS)
     for name, fields in (("output_config", _OUTPUT_CONFIG), ("tool_choice", _TOOL_CHOICE)):
         members = body.get(name)
@@ -70,22 +80,18 @@ def refuse_tool(path: str, tool: Mapping[str, JSONValue]) -> None:
         raise unsupported(f"{path}.type", kind, "only tools that the caller defines and runs are offered")
     callers = tool.get("allowed_callers")
     if isinstance(callers, list) and "direct" not in callers:
-        raise unsupported(f"{path}.allowed_callers", callers, "tools are called by the model alone")
+        raise unsupported(f"{path}.allowed_callers", callers, CALLED_BY_THE_MODEL)
     refuse_fields(tool, _TOOL, at=path)
 
 
 def refused_block(path: str, kind: JSONValue, where: str) -> RequestError:
     """Why a block of the type `kind` cannot stand at `path`, which is inside `where` ("a user message")."""
     if kind in ("image", "video"):
-        return Unsupported(
-            f"{path}: a block of type {shown(kind)} needs vision, which is not in this build",
-            code="vision_disabled",
-            param=path,
-        )
+        return needs_vision(path, str(kind), "block")
     if isinstance(kind, str) and kind in _BLOCKS:
         return unsupported(path, kind, _BLOCKS[kind])
     if isinstance(kind, str) and kind.endswith("_tool_result"):
         return unsupported(path, kind, _SERVER_RESULT)
     if kind is None:
-        return InvalidRequest(f"{path}.type: is required", code="missing_required_parameter", param=f"{path}.type")
+        return missing(f"{path}.type")
     return InvalidRequest(f"{path}.type: {shown(kind)} is no block of {where}", param=f"{path}.type")

@@ -6,6 +6,7 @@ from ninfer.conversation import InvalidRequest, Tool
 from ninfer.protocols.anthropic_messages.breakpoints import Breakpoints
 from ninfer.protocols.anthropic_messages.refused import refuse_tool
 from ninfer.protocols.anthropic_messages.wire import WireMessage, WireTool
+from ninfer.protocols.function_tools import declared_twice
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
 from ninfer.protocols.values import shown
@@ -45,7 +46,7 @@ def lower_tools(
         refuse_tool(path, members)
         tool = structure(members, WireTool, at=path)
         if tool.name in seen:
-            raise InvalidRequest(f"{path}.name: {shown(tool.name)} is declared twice", param=f"{path}.name")
+            raise declared_twice(f"{path}.name", tool.name)
         seen.add(tool.name)
         kind = tool.input_schema.get("type", "object")
         if kind != "object":

@@ -11,10 +11,11 @@ import attrs
 
 from ninfer.conversation import GenerationRequest, InvalidRequest, SamplingFields, Turn
 from ninfer.protocols.cache_points import place_cache_points
+from ninfer.protocols.function_tools import check_parallel
 from ninfer.protocols.openai_chat.encode import Shape
 from ninfer.protocols.openai_chat.history import turns_of
 from ninfer.protocols.openai_chat.refused import refuse_unsupported
-from ninfer.protocols.openai_chat.tools import calls_allowed, check_parallel, read_tools
+from ninfer.protocols.openai_chat.tools import calls_allowed, read_tools
 from ninfer.protocols.openai_chat.wire import SERVER_EFFORTS, ChatBody
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure

@@ -13,7 +13,7 @@ from ninfer.protocols.openai_chat.refused import refused_part
 from ninfer.protocols.openai_chat.tools import FREE_FORM_PARAMETER
 from ninfer.protocols.openai_chat.wire import CalledFunction, WireCall, WireMessage, WirePart
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.structure import structure
+from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.values import shown
 
 
@@ -76,10 +76,10 @@ def _reasoning(path: str, message: WireMessage) -> str | None:
 def _call(path: str, call: WireCall) -> ToolCall:
     if call.type == "custom":
         if call.custom is None:
-            raise _missing(f"{path}.custom")
+            raise missing(f"{path}.custom")
         return ToolCall(id=call.id, name=call.custom.name, arguments={FREE_FORM_PARAMETER: call.custom.input})
     if call.function is None:
-        raise _missing(f"{path}.function")
+        raise missing(f"{path}.function")
     return _function_call(f"{path}.function", call.id, call.function)
 
 
@@ -116,9 +116,5 @@ def _marks(breakpoint_: JSONValue) -> bool:
 
 def _member(path: str, name: str, value: str | None) -> str:
     if value is None:
-        raise _missing(f"{path}.{name}")
+        raise missing(f"{path}.{name}")
     return value
-
-
-def _missing(path: str) -> InvalidRequest:
-    return InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path)

@@ -6,12 +6,22 @@ cannot be given. What is in no table here and in no wire type is advisory or unk
 
 from collections.abc import Mapping
 
-from ninfer.conversation import InvalidRequest, RequestError, Unsupported
+from ninfer.conversation import InvalidRequest, RequestError
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.values import SHOWN_CHARS, shown
+from ninfer.protocols.refusal import (
+    CONSTRAINED_ELSEWHERE,
+    UNCONSTRAINED,
+    Refusals,
+    empty,
+    needs_vision,
+    never,
+    one_of,
+    refuse_fields,
+    refuse_guided,
+    unsupported,
+)
+from ninfer.protocols.values import shown
 
-_ELSEWHERE = "output is constrained through structured_outputs, not through this name"
 _LEGACY = "legacy function calls are not offered; use tools"
 _NO_LOGPROBS = "log probabilities are not computed"
 
@@ -33,9 +43,9 @@ _FIELDS: Refusals = {
     "functions": (empty, _LEGACY),
     "function_call": (one_of("auto", "none"), _LEGACY),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
-    "response_format": (_plain_text, "constrained output is not in this build; only the type text is"),
-    "structured_outputs": (never, "constrained output is not in this build"),
-    "grammar": (never, _ELSEWHERE),
+    "response_format": (_plain_text, f"{UNCONSTRAINED}; only the type text is"),
+    "structured_outputs": (never, UNCONSTRAINED),
+    "grammar": (never, CONSTRAINED_ELSEWHERE),
     "logprobs": (one_of(False), _NO_LOGPROBS),
     "top_logprobs": (one_of(0), _NO_LOGPROBS),
     "logit_bias": (_all_zero, "logits are not biased"),
@@ -58,9 +68,7 @@ _UNREAD = {"input_audio": "audio is not read", "file": "files are not read"}
 
 def refuse_unsupported(body: Mapping[str, JSONValue]) -> None:
     """Raise `Unsupported` for the first field that asks for what is not offered."""
-    for name, value in body.items():
-        if name.startswith("guided_") and value is not None:
-            raise unsupported(shown(name[:SHOWN_CHARS])[1:-1], value, _ELSEWHERE)
+    refuse_guided(body)
     refuse_fields(body, _FIELDS)
     messages = body.get("messages")
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
@@ -71,11 +79,7 @@ def refuse_unsupported(body: Mapping[str, JSONValue]) -> None:
 def refused_part(path: str, role: str, kind: str) -> RequestError:
     """Why a part of the type `kind` cannot stand at `path`, in a message of `role`."""
     if kind in _MEDIA:
-        return Unsupported(
-            f"{path}: a part of type {shown(kind)} needs vision, which is not in this build",
-            code="vision_disabled",
-            param=path,
-        )
+        return needs_vision(path, kind)
     if kind in _UNREAD:
         return unsupported(path, kind, _UNREAD[kind])
     return InvalidRequest(

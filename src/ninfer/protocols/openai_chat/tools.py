@@ -4,20 +4,19 @@ It knows declarations and `tool_choice`, not calls. Invariant: what the template
 wrote, members in their order (TMPL-005).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 
 from ninfer.conversation import InvalidRequest, Tool
+from ninfer.protocols.function_tools import UNCONSTRAINED_ARGUMENTS, check_name, declared_twice
 from ninfer.protocols.openai_chat.wire import CustomTool, FunctionTool, WireTool
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import unsupported
-from ninfer.protocols.structure import structure
+from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.values import shown
 
 FREE_FORM_PARAMETER = "input"
 """The one parameter of a free-form tool, as the model knows it."""
 
-_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 _SHOWN = ("name", "description", "parameters")
 _CHOICES = ("function", "custom", "allowed_tools")
 _FORCED = "calls cannot be forced or restricted in this build"
@@ -36,11 +35,11 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> tuple[Tool, ...]:
         wire = structure(raw, WireTool, at=path)
         inner = wire.function if wire.type == "function" else wire.custom
         if inner is None:
-            raise InvalidRequest(
-                f"{path}.{wire.type}: is required", code="missing_required_parameter", param=f"{path}.{wire.type}"
-            )
+            raise missing(f"{path}.{wire.type}")
         path = f"{path}.{wire.type}"
-        _check_name(path, inner.name, tools)
+        check_name(f"{path}.name", inner.name)
+        if any(tool.name == inner.name for tool in tools):
+            raise declared_twice(f"{path}.name", inner.name)
         tools.append(
             _function(path, inner, raw[wire.type]) if isinstance(inner, FunctionTool) else _custom(path, inner)
         )
@@ -68,24 +67,9 @@ def calls_allowed(choice: JSONValue) -> bool:
     )
 
 
-def check_parallel(parallel_tool_calls: bool, tools: Sequence[Tool]) -> None:
-    """Raise `Unsupported` where one call at most would have to be enforced."""
-    if not parallel_tool_calls and tools:
-        raise unsupported("parallel_tool_calls", False, "the number of calls cannot be limited in this build")
-
-
-def _check_name(path: str, name: str, before: Sequence[Tool]) -> None:
-    """Names become part of the markup that the model writes."""
-    path = f"{path}.name"
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"{path}: expected 1 to 128 letters, digits, _, - or ., got {shown(name)}", param=path)
-    if any(tool.name == name for tool in before):
-        raise InvalidRequest(f"{path}: {shown(name)} is declared twice", param=path)
-
-
 def _function(path: str, function: FunctionTool, raw: JSONValue) -> Tool:
     if function.strict:
-        raise unsupported(f"{path}.strict", True, "arguments are not constrained by their schema in this build")
+        raise unsupported(f"{path}.strict", True, UNCONSTRAINED_ARGUMENTS)
     assert isinstance(raw, dict)
     described = {name: value for name, value in raw.items() if name in _SHOWN and value is not None}
     return Tool(

@@ -9,7 +9,7 @@ from typing import Annotated
 import attrs
 
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
-from ninfer.protocols.template_options import EFFORTS
+from ninfer.protocols.template_options import EFFORT_LEVELS
 
 INT64 = 1 << 63
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -125,7 +125,7 @@ class ChatBody:
     parallel_tool_calls: Flag = True
     enable_thinking: Flag | None = None
     preserve_thinking: Flag | None = None
-    reasoning_effort: Annotated[str, String(one_of=(*EFFORTS, *SERVER_EFFORTS))] | None = None
+    reasoning_effort: Annotated[str, String(one_of=(*EFFORT_LEVELS, *SERVER_EFFORTS))] | None = None
     chat_template_kwargs: AnyObject = attrs.field(factory=dict)
     timings_per_token: Flag = False
     return_progress: Flag = False

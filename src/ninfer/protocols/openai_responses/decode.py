@@ -11,16 +11,17 @@ import attrs
 
 from ninfer.conversation import GenerationRequest, InvalidRequest, NotFound, SamplingFields, Text, Turn
 from ninfer.protocols.cache_points import place_cache_points
+from ninfer.protocols.function_tools import check_parallel
 from ninfer.protocols.openai_responses.fields import refuse_fields_by_name
 from ninfer.protocols.openai_responses.history import turns_of
-from ninfer.protocols.openai_responses.items import AnyItem, MessageItem, missing, read_item, user_text
+from ninfer.protocols.openai_responses.items import AnyItem, MessageItem, read_item, user_text
 from ninfer.protocols.openai_responses.store import StoredResponse
-from ninfer.protocols.openai_responses.tools import ToolTable, calls_allowed, check_parallel, read_tools
+from ninfer.protocols.openai_responses.tools import ToolTable, calls_allowed, read_tools
 from ninfer.protocols.openai_responses.wire import ResponsesBody
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.structure import structure
+from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.template_options import Said, TemplateOptions, template_options
-from ninfer.protocols.values import SHOWN_CHARS, shown
+from ninfer.protocols.values import shown, shown_name
 
 METADATA_PAIRS, METADATA_KEY_CHARS, METADATA_VALUE_CHARS = 16, 64, 512
 
@@ -75,11 +76,11 @@ def decode(body: JSONValue, shelf: Shelf) -> ResponsesCall:
     _check_metadata(wire.metadata or {})
     table = read_tools(wire.tools)
     allowed = calls_allowed(wire.tool_choice)
-    check_parallel(wire.parallel_tool_calls, table)
+    check_parallel(wire.parallel_tool_calls, table.tools)
     options = _options(wire)
     previous = _previous(wire.previous_response_id, shelf)
     own = _input(wire.input, shelf)
-    items = ((previous.context.history() if previous else ()) + own) if previous else own
+    items = (previous.context.history() if previous else ()) + own
     _check_ids(items)
     if not own and not any(isinstance(item, MessageItem) and item.role == "user" for item in items):
         raise missing("input")
@@ -145,12 +146,10 @@ def _item(path: str, raw: Mapping[str, JSONValue], shelf: Shelf) -> AnyItem:
         return read_item(path, raw)
     item_id = raw.get("id")
     if not isinstance(item_id, str):
-        raise (
-            missing(f"{path}.id")
-            if item_id is None
-            else InvalidRequest(
-                f"{path}.id: expected a string, got {shown(item_id)}", code="invalid_type", param=f"{path}.id"
-            )
+        if item_id is None:
+            raise missing(f"{path}.id")
+        raise InvalidRequest(
+            f"{path}.id: expected a string, got {shown(item_id)}", code="invalid_type", param=f"{path}.id"
         )
     found = shelf.item(item_id)
     if found is None:
@@ -175,7 +174,7 @@ def _check_metadata(metadata: Mapping[str, JSONValue]) -> None:
             f"metadata: expected at most {METADATA_PAIRS} pairs, got {shown(dict(metadata))}", param="metadata"
         )
     for key, value in metadata.items():
-        path = f"metadata.{shown(key[:SHOWN_CHARS])[1:-1]}"
+        path = f"metadata.{shown_name(key)}"
         if len(key) > METADATA_KEY_CHARS:
             raise InvalidRequest(
                 f"{path}: a key has at most {METADATA_KEY_CHARS} characters, got {shown(key)}", param=path

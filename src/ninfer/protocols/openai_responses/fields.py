@@ -11,10 +11,18 @@ import attrs
 from ninfer.conversation import InvalidRequest
 from ninfer.protocols.openai_responses.wire import ResponsesBody
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.values import SHOWN_CHARS, shown
-
-_UNCONSTRAINED = "constrained output is not in this build"
+from ninfer.protocols.refusal import (
+    CONSTRAINED_ELSEWHERE,
+    GUIDED,
+    UNCONSTRAINED,
+    Refusals,
+    empty,
+    never,
+    one_of,
+    refuse_fields,
+    unsupported,
+)
+from ninfer.protocols.values import shown, shown_name
 
 _SDK_FIELDS: Refusals = {
     # What the official SDKs can send beyond the fields that are understood -> the values that ask for nothing.
@@ -28,7 +36,7 @@ _SDK_FIELDS: Refusals = {
     "prompt": (never, "prompt templates are not stored"),
 }
 _EXTENSIONS: Refusals = {
-    "structured_outputs": (never, _UNCONSTRAINED),
+    "structured_outputs": (never, UNCONSTRAINED),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
 }
 
@@ -44,7 +52,7 @@ _VALUES: Refusals = {
     "background": (one_of(False), "nothing runs in the background"),
     "top_logprobs": (one_of(0), "log probabilities are not computed"),
 }
-_TEXT: Refusals = {"format": (_text_format, _UNCONSTRAINED + "; only the type text is")}
+_TEXT: Refusals = {"format": (_text_format, f"{UNCONSTRAINED}; only the type text is")}
 _REASONING: Refusals = {
     "context": (one_of("auto"), "the template decides which earlier reasoning is shown; see preserve_thinking"),
     "mode": (one_of("standard"), "there is one mode of reasoning"),
@@ -64,9 +72,9 @@ def refuse_fields_by_name(body: Mapping[str, JSONValue]) -> None:
     for name, value in body.items():
         if name in _KNOWN:
             continue
-        path = shown(name)[1:-1] if len(name) <= SHOWN_CHARS else f"{shown(name[:SHOWN_CHARS])[1:-1]}..."
-        if name == "grammar" or name.startswith("guided_"):
-            raise unsupported(path, value, "output is constrained through structured_outputs, not through this name")
+        path = shown_name(name)
+        if name == "grammar" or name.startswith(GUIDED):
+            raise unsupported(path, value, CONSTRAINED_ELSEWHERE)
         raise InvalidRequest(
             f"{path}: is no parameter of Responses; got {shown(value)}", code="unknown_parameter", param=path
         )

@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import attrs
 
-from ninfer.conversation import CachePoint, InvalidRequest, RequestError, Role, Text, Unsupported
+from ninfer.conversation import CachePoint, InvalidRequest, RequestError, Role, Text
 from ninfer.protocols.call_arguments import read_arguments
 from ninfer.protocols.openai_responses.wire import WireItem, WirePart
 from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.refusal import unsupported
-from ninfer.protocols.structure import structure
+from ninfer.protocols.refusal import needs_vision, unsupported
+from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.values import shown
 
 ItemPart: TypeAlias = Text | CachePoint
@@ -102,11 +102,6 @@ def read_item(path: str, raw: Mapping[str, JSONValue]) -> AnyItem:
     return read(path, structure(raw, WireItem, at=path), raw)
 
 
-def missing(path: str) -> InvalidRequest:
-    """A member that has to be there is not."""
-    return InvalidRequest(f"{path}: is required", code="missing_required_parameter", param=path)
-
-
 def new_id(prefix: str) -> str:
     """A fresh id of an Item, a call or a Response."""
     return f"{prefix}_{uuid4().hex}"
@@ -164,11 +159,7 @@ def _media(path: str, kind: str, raw: Mapping[str, JSONValue]) -> RequestError:
         return unsupported(f"{path}.file_id", raw["file_id"], "files are not stored; give a URL or a data URI")
     if raw.get("detail") not in (None, "auto", "high", "original"):
         return unsupported(f"{path}.detail", raw["detail"], "images are read at full resolution")
-    return Unsupported(
-        f"{path}: a part of type {shown(kind)} needs vision, which is not in this build",
-        code="vision_disabled",
-        param=path,
-    )
+    return needs_vision(path, kind)
 
 
 def _text(path: str, name: str, value: str | None) -> str:

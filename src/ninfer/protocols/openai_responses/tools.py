@@ -13,22 +13,22 @@ from typing import Annotated, TypeAlias
 import attrs
 
 from ninfer.conversation import InvalidRequest, Tool, Unsupported
+from ninfer.protocols.function_tools import CALLED_BY_THE_MODEL, UNCONSTRAINED_ARGUMENTS, check_name, declared_twice
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import Refusals, never, one_of, refuse_fields, unsupported
-from ninfer.protocols.structure import AnyObject, Array, Text, structure
+from ninfer.protocols.structure import AnyObject, Array, Text, missing, structure
 from ninfer.protocols.values import shown
 
 Origin: TypeAlias = tuple[str | None, str]
 """Namespace (None: none) and name of a function, as the caller knows them."""
 
-_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 _HOSTED = re.compile(
     r"(web_search|web_search_preview)(_\d{4}_\d{2}_\d{2})?|file_search|code_interpreter|image_generation|tool_search"
 )
 """Tools that the service itself would run: their declarations are left out, for clients send them unasked."""
 
 _FUNCTION: Refusals = {
-    "strict": (one_of(False), "arguments are not constrained by their schema in this build"),
+    "strict": (one_of(False), UNCONSTRAINED_ARGUMENTS),
     "defer_loading": (one_of(False), "tools are loaded at once"),
     "output_schema": (never, "outputs of tools are not checked"),
 }
@@ -95,7 +95,7 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> ToolTable:
             echoed.append(_echo(raw))
         elif kind == "namespace":
             group = structure(raw, Namespace, at=path)
-            _check_name(path, group.name)
+            check_name(f"{path}.name", group.name)
             found += [_declared(f"{path}.tools[{n}]", one, group.name) for n, one in enumerate(group.tools)]
             echoed.append({"description": "", **raw, "tools": [_echo(one) for one in group.tools]})
         else:
@@ -130,12 +130,6 @@ def calls_allowed(choice: object) -> bool:
     )
 
 
-def check_parallel(parallel_tool_calls: bool, table: ToolTable) -> None:
-    """Raise `Unsupported` where one call at most would have to be enforced."""
-    if not parallel_tool_calls and table.tools:
-        raise unsupported("parallel_tool_calls", False, "the number of calls cannot be limited in this build")
-
-
 @attrs.frozen
 class _Declared:
     path: str
@@ -151,18 +145,10 @@ def _declared(path: str, raw: Mapping[str, JSONValue], namespace: str | None) ->
     refuse_fields(raw, _FUNCTION, at=path)
     callers = raw.get("allowed_callers")
     if isinstance(callers, list) and "direct" not in callers:
-        raise unsupported(f"{path}.allowed_callers", callers, "tools are called by the model alone")
+        raise unsupported(f"{path}.allowed_callers", callers, CALLED_BY_THE_MODEL)
     function = structure(raw, FunctionTool, at=path)
-    _check_name(path, function.name)
+    check_name(f"{path}.name", function.name)
     return _Declared(path, (namespace, function.name), function, raw)
-
-
-def _check_name(path: str, name: str) -> None:
-    """Names become part of the markup that the model writes."""
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{path}.name: expected 1 to 128 letters, digits, _, - or ., got {shown(name)}", param=f"{path}.name"
-        )
 
 
 def _identities(found: Sequence[_Declared]) -> dict[Origin, str]:
@@ -170,8 +156,7 @@ def _identities(found: Sequence[_Declared]) -> dict[Origin, str]:
     taken: dict[Origin, str] = {}
     for one in sorted(found, key=lambda one: one.origin[0] is not None):
         if one.origin in taken:
-            name = shown(one.function.name)
-            raise InvalidRequest(f"{one.path}.name: {name} is declared twice", param=f"{one.path}.name")
+            raise declared_twice(f"{one.path}.name", one.function.name)
         identity, again = _joined(one.origin), 1
         while identity in taken.values():
             again += 1
@@ -205,7 +190,7 @@ def _echo(raw: Mapping[str, JSONValue]) -> dict[str, JSONValue]:
 
 def _hosted(path: str, kind: JSONValue) -> str:
     if kind is None:
-        raise InvalidRequest(f"{path}.type: is required", code="missing_required_parameter", param=f"{path}.type")
+        raise missing(f"{path}.type")
     if not isinstance(kind, str):
         raise InvalidRequest(f"{path}.type: expected a string, got {shown(kind)}", code="invalid_type", param=path)
     if not _HOSTED.fullmatch(kind):

@@ -10,7 +10,7 @@ from typing import Annotated
 import attrs
 
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
-from ninfer.protocols.template_options import EFFORTS
+from ninfer.protocols.template_options import EFFORT_LEVELS
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class WireItem:
 class WireReasoning:
     """`reasoning`; `generate_summary` is the old name of `summary`."""
 
-    effort: Annotated[str, String(one_of=EFFORTS)] | None = None
+    effort: Annotated[str, String(one_of=EFFORT_LEVELS)] | None = None
     summary: Text | None = None
     generate_summary: Text | None = None
 
