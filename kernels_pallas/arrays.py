@@ -80,7 +80,12 @@ CHUNK = {"bf16": 16, "fp8_row": 32, "int8_g32": 32, "q4_g64": 64, "q5_g64": 64, 
 
 @attrs.frozen
 class Ahead:
-    """The matrix that the device reads next, `layer` (int32 [1]) of `matrix`: a kernel may ask for it ahead of time."""
+    """A part of a matrix that the device reads soon: a kernel may ask for it ahead of time. See ahead.py."""
 
     matrix: PackedMatrix
     layer: jax.Array
+    """int32 [1]"""
+    first_bytes: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    """Where the part begins in the layer's `codes`; the planes beside them follow in proportion."""
+    size_bytes: int | None = None
+    """Of `codes`; None: to their end. What lies beyond the end is not asked for."""

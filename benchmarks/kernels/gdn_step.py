@@ -178,7 +178,7 @@ def relative(got: jax.Array, good: np.ndarray) -> float:
 
 def options(text: str) -> GdnStepOptions:
     """'num_warps=4,hold=False' as options."""
-    pairs = (pair.split("=") for pair in text.split(",") if pair)
+    pairs = [pair.split("=") for pair in text.split(",") if pair and not pair.startswith("ahead_bytes")]
     return dataclasses.replace(
         DEFAULT,
         **{
@@ -188,9 +188,14 @@ def options(text: str) -> GdnStepOptions:
     )
 
 
+def ahead_bytes_of(text: str) -> int:
+    """How much of the next matrix is asked for: 'ahead_bytes=8388608' among the options."""
+    return sum(int(pair.split("=")[1]) for pair in text.split(",") if pair.startswith("ahead_bytes"))
+
+
 def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyped-def]
     """One step of every layer, the state donated; with a `matrix`, each followed by the product behind it."""
-    chosen = options(text)
+    chosen, ahead_bytes = options(text), ahead_bytes_of(text)
 
     @jax.jit
     def link(projected, x, state, weights, layer, slots, positions, matrix, residual):  # type: ignore[no-untyped-def]
@@ -205,7 +210,7 @@ def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyp
             eps=EPS,
             out_dtype=jnp.dtype("float16"),
             options=chosen,
-            ahead=None if matrix is None else Ahead(matrix, layer),
+            ahead=() if matrix is None else (Ahead(matrix, layer, 0, ahead_bytes),),
         )
         if matrix is None:
             return state, out.values

@@ -4,9 +4,9 @@
     python benchmarks/kernels/quant_matmul.py time 'product format M options' ...
     python benchmarks/kernels/quant_matmul.py layer 'format M' ...
 
-Options are fields of `Config` with commas, for example 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels run in
-chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes into the
-folder $OUT when it is set.
+Options are fields of `Config` with commas, and ahead_bytes: 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels
+run in chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes into
+the folder $OUT when it is set.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_case(format: str, epilogue: str, rows: int, k: int, config: Config) ->
     if normed:
         factor = factor / np.sqrt(np.asarray(squares, np.float64).sum(1, keepdims=True) / k + EPS)
     y = np.asarray(values, np.float64) @ weights.T * factor
-    ahead = Ahead(matrix, scalar(2))
+    ahead = (Ahead(matrix, scalar(2), 0, AHEAD_BYTES),)
     more = {"config": config, "ahead": ahead}
     if epilogue == "plain":
         run = jax.jit(lambda x, m, at: triton.project(x, m, at, out_dtype=jnp.float32, **more))
@@ -154,7 +154,7 @@ def random_matrix(format: str, n: int, k: int, layers: int) -> PackedMatrix:
     return PackedMatrix(format=format, **planes)
 
 
-def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config):  # type: ignore[no-untyped-def]
+def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_bytes: int):  # type: ignore[no-untyped-def]
     """A jitted function of CHAIN kernels over the layers of `matrix`, and its arguments."""
     dtype = activation_dtype(matrix.format)
     normed = epilogue != "residual"
@@ -179,9 +179,9 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config):  # ty
                 shift=6,
                 eps=EPS,
                 config=config,
-                ahead=Ahead(matrix, following),
+                ahead=(Ahead(matrix, following, 0, ahead_bytes),),
             )[0]
-        ahead = Ahead(matrix, following)
+        ahead = (Ahead(matrix, following, 0, ahead_bytes),)
         job = triton.plan(x, matrix, epilogue, 4, config, ahead)
         outputs = {"out": jax.ShapeDtypeStruct((rows, n_out), out_dtype)}
         return triton.run(job, x, matrix, layer, outputs, {"chain": state}, {}, ahead)[0]
@@ -195,6 +195,7 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config):  # ty
     return jax.jit(many, donate_argnums=2), (x, matrix, state, gains)
 
 
+AHEAD_BYTES = 8 << 20
 ZERO = np.zeros(1, np.int32)
 COUNTERS = np.zeros(320, np.int32)
 LAYERS = [np.array([i], np.int32) for i in range(512)]
@@ -216,11 +217,18 @@ def pure_read() -> float:
 
 
 def options(text: str) -> Config:
-    """A `Config` from 'warps=8,pin=False'."""
+    """A `Config` from 'warps=8,pin=False'; ahead_bytes is none of its fields and left out."""
     names = dict(part.split("=") for part in text.split(",") if part and part != "-")
+    names.pop("ahead_bytes", None)
     return Config(
         **{name: value == "True" if value in ("True", "False") else int(value) for name, value in names.items()}
     )
+
+
+def ahead_bytes_of(text: str) -> int:
+    """How much of the next matrix a kernel asks for: 'ahead_bytes=8388608' among the options."""
+    names = dict(part.split("=") for part in text.split(",") if part and part != "-")
+    return int(names.get("ahead_bytes", 0))
 
 
 def time_all(texts: list[str]) -> list[dict[str, object]]:
@@ -239,7 +247,7 @@ def time_all(texts: list[str]) -> list[dict[str, object]]:
             matrix = random_matrix(format, n, k, max(2, STACK_BYTES // size))
 
             def prepare(variant, matrix=matrix, epilogue=epilogue):  # type: ignore[no-untyped-def]
-                many, arguments = chain(epilogue, matrix, variant[0], options(variant[1]))
+                many, arguments = chain(epilogue, matrix, variant[0], options(variant[1]), ahead_bytes_of(variant[1]))
                 try:
                     return many.lower(*arguments).compile(), arguments
                 except Exception as error:
@@ -280,7 +288,7 @@ def layer_function(format: str, count: int):  # type: ignore[no-untyped-def]
     def layer(mixed, matrices, at, state, gains):  # type: ignore[no-untyped-def]
         residual, counters = state
         out, gate_up, down, following = matrices
-        places = [Ahead(matrix, at) for matrix in matrices]
+        places = [(Ahead(matrix, at, 0, AHEAD_BYTES),) for matrix in matrices]
         like = {"out_dtype": dtype, "shift": 6, "eps": EPS}
         more = (gains, ZERO, counters)
         residual, x, _ = triton.project_residual(mixed, out, at, residual, *more, **like, ahead=places[1])

@@ -27,7 +27,7 @@ def gdn_step(
     *,
     eps: float,
     out_dtype: DTypeLike,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[Activation, GdnState]:
     """One token per row: its output before out_proj, and the state of its slot after it.
@@ -45,7 +45,7 @@ def gdn_step(
         positions: int32 [M], of the token that is fed.
         eps: of the output norm.
         out_dtype: of the output's values.
-        ahead: the matrix that is read next: the kernel may ask for it ahead of time. It changes no value.
+        ahead: what is read next: the kernel asks for it ahead of time. It changes no value.
 
     Returns:
         Activation [M, Hv dv] with shift 0 and no squares, and the changed state.

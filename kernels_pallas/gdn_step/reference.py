@@ -23,7 +23,7 @@ def gdn_step_reference(
     *,
     eps: float,
     out_dtype: jnp.dtype,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
 ) -> tuple[Activation, GdnState]:
     """See `kernels_pallas.gdn_step.gdn_step`."""
     del ahead  # changes no value

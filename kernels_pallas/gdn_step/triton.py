@@ -10,8 +10,9 @@ Invariant: a program depends on its own row alone, and what a tile does on nothi
 on no other row, not on their number, and not on how tiles are dealt out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -21,6 +22,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
+from kernels_pallas.ahead import Share, ask, operands_of, shares_of
 from kernels_pallas.arrays import Activation, Ahead
 from kernels_pallas.gdn_step.reference import silu, softplus, to_dtype
 from kernels_pallas.gdn_step.state import CONV_TAPS, L2_EPSILON, GdnSizes, GdnState, GdnWeights, sizes_of
@@ -57,7 +59,7 @@ def gdn_step_triton(
     *,
     eps: float,
     out_dtype: jnp.dtype,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     options: GdnStepOptions = DEFAULT,
     interpret: bool = False,
 ) -> tuple[Activation, GdnState]:
@@ -75,7 +77,12 @@ def gdn_step_triton(
         "projected": projected,
         "x": x.values,
         "squares": x.squares,
-        **_weight_operands(weights, ahead),
+        "ab": weights.ab,
+        "taps": weights.conv,
+        "a_log": weights.a_log,
+        "dt_bias": weights.dt_bias,
+        "gain": weights.norm,
+        **(operands_of(ahead) if not interpret else {}),
         "before": state.recurrent,
         "ring_before": state.conv,
         "arrived_before": state.arrivals,
@@ -95,13 +102,14 @@ def gdn_step_triton(
         eps=eps,
         x_eps=x.eps,
         x_scale=2.0**x.shift,
-        ahead_words=0 if ahead is None else _ahead_words(ahead, options, parts * sizes.value_heads * rows),
+        ahead=shares_of(ahead, parts * sizes.value_heads * rows) if not interpret else (),
+        options=options,
         prefetched=options.prefetched and not interpret,
         on_device=not interpret,
     )
     names = (*present, *outputs)
     out, _, recurrent, conv, arrivals = pl.pallas_call(
-        lambda *refs: _kernel(job, _Refs(**dict(zip(names, refs, strict=True)))),
+        lambda *refs: _kernel(job, _by_name(names, refs)),
         grid=(parts, sizes.value_heads, rows),
         in_specs=[_whole(operand) for operand in present.values()],
         out_specs=[_whole(output) for output in outputs.values()],
@@ -115,24 +123,6 @@ def gdn_step_triton(
     return Activation(values=out, squares=None, shift=0, eps=0.0), changed
 
 
-def _weight_operands(weights: GdnWeights, ahead: Ahead | None) -> dict[str, jax.Array | None]:
-    return {
-        "ab": weights.ab,
-        "taps": weights.conv,
-        "a_log": weights.a_log,
-        "dt_bias": weights.dt_bias,
-        "gain": weights.norm,
-        "ahead": None if ahead is None else ahead.matrix.codes.reshape(ahead.matrix.layers, -1),
-        "ahead_layer": None if ahead is None else ahead.layer,
-    }
-
-
-def _ahead_words(ahead: Ahead, options: GdnStepOptions, programs: int) -> int:
-    """uint32 words of the next matrix that each program asks for."""
-    words = ahead.matrix.codes.size // ahead.matrix.layers
-    return min(options.ahead_bytes // 4, words) // programs // 32 * 32
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Job:
     """What is fixed when the kernel is compiled."""
@@ -143,7 +133,8 @@ class _Job:
     eps: float
     x_eps: float
     x_scale: float
-    ahead_words: int
+    ahead: tuple[Share, ...]
+    options: GdnStepOptions
     prefetched: bool
     on_device: bool
 
@@ -172,8 +163,14 @@ class _Refs(NamedTuple):
     conv: Ref
     arrivals: Ref
     squares: Ref = None
-    ahead: Ref = None
-    ahead_layer: Ref = None
+    ahead: Mapping[str, Ref] = MappingProxyType({})
+    """By their names in `kernels_pallas.ahead`."""
+
+
+def _by_name(names: Sequence[str], refs: Sequence[Ref]) -> _Refs:
+    given = dict(zip(names, refs, strict=True))
+    ahead = {name: given.pop(name) for name in names if name.startswith("ahead")}
+    return _Refs(**given, ahead=ahead)
 
 
 class _Here(NamedTuple):
@@ -203,6 +200,8 @@ def _kernel(job: _Job, refs: _Refs) -> None:
     def tile_at(column: jax.Array) -> Ref:
         return refs.recurrent.at[here.layer, here.slot, head, :, pl.ds(column, columns)]
 
+    if job.options.release and job.on_device:
+        overlap.release_next(refs.ab)
     if job.prefetched:
         _ask_for_state(job, refs, here, part)
     ahead = plt.load(tile_at(first[0]), mask=held, other=0.0)
@@ -214,9 +213,9 @@ def _kernel(job: _Job, refs: _Refs) -> None:
     squares = None if refs.squares is None else _load_squares(refs.squares, row)
     a_log, dt_bias = refs.a_log[here.layer, head], refs.dt_bias[here.layer, head]
     _hold(job)
-    if job.ahead_words and job.on_device:
-        program = (row * sizes.value_heads + head) * job.parts + part
-        overlap.prefetch(refs.ahead, (refs.ahead_layer[0], program * job.ahead_words), 4 * job.ahead_words)
+    program = (row * sizes.value_heads + head) * job.parts + part
+    if not job.options.ask_late:
+        ask(job.ahead, refs.ahead, program)
 
     # 2. Gates, query and key, while the state is on its way.
     scale = job.x_scale if squares is None else _norm_factor(job, squares, refs.x.shape[1])
@@ -238,6 +237,9 @@ def _kernel(job: _Job, refs: _Refs) -> None:
         raw = decay * jnp.sum(before * query[:, None], axis=0) + met * change
         plt.store(tile_at(column), before * decay + key[:, None] * change[None, :], mask=mine)
         refs.raw[row, pl.ds(head * sizes.value_dim + column, columns)] = raw
+        if tile == 0 and job.ahead and job.options.ask_late:
+            _hold(job)
+            ask(job.ahead, refs.ahead, program)
 
     # 4. The ring. Heads that share a key head hold equal inputs: one program stores them.
     for_all = here.real & (lax.rem(head, sizes.share) == 0) & (part == 0)

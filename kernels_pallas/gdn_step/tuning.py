@@ -15,9 +15,10 @@ class GdnStepOptions:
     """Up to so many rows, tiles of a head are dealt out to several programs: few rows alone do not fill a GPU."""
     prefetched: bool = False
     """Ask for the whole state of a head at once, into the L2 cache."""
-
-    ahead_bytes: int = 0
-    """How much of the matrix that is read next to ask for: the step leaves most of the bandwidth idle."""
+    ask_late: bool = False
+    """Ask for what is read next only once the first tile of the state is there."""
+    release: bool = False
+    """Let the next kernel launch early."""
 
     def parts(self, rows: int) -> int:
         """Programs a head, at most."""

@@ -6,8 +6,8 @@ layer's index is an operand, int32 [1], because indexing the stack outside would
 product's input). Knows nothing of what a matrix is for. Invariant: a row's bits depend on that row alone, not on M
 or on its neighbours.
 
-`ahead` names the matrix that the device will read next: its first bytes are asked into the L2 cache while this
-product's last loads arrive. It changes no value; the reference has no use for it.
+`ahead` names parts of matrices that the device will read soon: they are asked into the L2 cache while this product's
+last loads arrive. It changes no value; the reference has no use for it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def project(
     layer: jax.Array,
     *,
     out_dtype: DTypeLike = jnp.float32,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> jax.Array:
     """x @ matrix[layer].T in `out_dtype`, [M, N].
@@ -88,7 +88,7 @@ def project_gated(
     *,
     out_dtype: DTypeLike,
     shift: int,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> Activation:
     """silu(gate) * up * 2**-shift, values [M, N/2]; the matrix holds all gate rows, then all up rows.
@@ -115,7 +115,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """Add the product to `residual` (float32 [M, N], in place) and make the next input: residual * gain * 2**-shift.

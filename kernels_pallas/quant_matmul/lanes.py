@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas.ahead import Share
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.ptx import product
 from kernels_pallas.quant_matmul.tuning import Config
@@ -54,8 +55,8 @@ class Job:
     """Of the input."""
     eps: float
     out_shift: int
-    ahead_words: int
-    """Words of the next matrix that each program asks for; 0: none."""
+    ahead: tuple[Share, ...] = ()
+    """What each program asks for at its end."""
     multiply: Multiply = multiply
 
     @property

@@ -23,6 +23,7 @@ from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
 from kernels_pallas import overlap
+from kernels_pallas.ahead import ask, operands_of, shares_of
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.lanes import (
@@ -120,8 +121,7 @@ def _tiles(job: Job, item: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _ask_ahead(job: Job, refs: dict[str, Ref], pid: Any) -> None:
-    if job.ahead_words:
-        overlap.prefetch(refs["ahead"], (refs["ahead_layer"][0], pid * job.ahead_words), 4 * job.ahead_words)
+    ask(job.ahead, refs, pid)
 
 
 @attrs.frozen(kw_only=True)
@@ -272,7 +272,7 @@ def run(
     outputs: dict[str, jax.ShapeDtypeStruct],
     more: dict[str, jax.Array],
     aliases: dict[str, str],
-    ahead: Ahead | None,
+    ahead: tuple[Ahead, ...],
     interpret: bool = False,
 ) -> list[jax.Array]:
     """Call the kernel; `more` are the epilogue's operands, `aliases` operand names to output names."""
@@ -285,9 +285,8 @@ def run(
         operands["squares"] = x.squares
     operands["layer"] = layer
     operands.update(more)
-    if ahead is not None and job.ahead_words:
-        operands["ahead"] = ahead.matrix.codes.reshape(ahead.matrix.layers, -1)
-        operands["ahead_layer"] = ahead.layer
+    if job.ahead:
+        operands.update(operands_of(ahead))
     names = (*operands, *outputs)
     order, out_order = list(operands), list(outputs)
     return list(
@@ -306,7 +305,7 @@ def run(
 
 
 def plan(
-    x: Activation, matrix: PackedMatrix, epilogue: str, out_shift: int, config: Config, ahead: Ahead | None
+    x: Activation, matrix: PackedMatrix, epilogue: str, out_shift: int, config: Config, ahead: tuple[Ahead, ...]
 ) -> Job:
     """The static facts of a product.
 
@@ -324,14 +323,10 @@ def plan(
         shift=x.shift,
         eps=x.eps,
         out_shift=out_shift,
-        ahead_words=0,
     )
     if matrix.codes.shape[3] != 4 or matrix.n % (16 * job.tiles):
         raise ValueError(f"the kernel has no cut for {matrix.format} [{matrix.n}, {matrix.k}]; the reference has")
-    if ahead is not None and config.ahead_bytes:
-        words = ahead.matrix.codes.size // ahead.matrix.layers
-        job = attrs.evolve(job, ahead_words=min(config.ahead_bytes // 4, words) // job.programs // 32 * 32)
-    return job
+    return attrs.evolve(job, ahead=shares_of(ahead, job.programs))
 
 
 def project(
@@ -340,7 +335,7 @@ def project(
     layer: jax.Array,
     *,
     out_dtype: DTypeLike,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> jax.Array:
     """See `kernels_pallas.quant_matmul.project`. `config`: another cut than the table's, to measure it."""
@@ -357,7 +352,7 @@ def project_gated(
     *,
     out_dtype: DTypeLike,
     shift: int,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> Activation:
     """See `kernels_pallas.quant_matmul.project_gated`."""
@@ -380,7 +375,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
-    ahead: Ahead | None = None,
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """See `kernels_pallas.quant_matmul.project_residual`."""

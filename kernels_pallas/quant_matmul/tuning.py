@@ -24,13 +24,11 @@ class Config:
     """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
     programs: int = 0
     """Programs of the grid with a ring, each walks several tiles; 0: one per tile."""
-    ahead_bytes: int = 0
-    """How much of the next matrix to ask into L2 at the end."""
     release: bool = False
     """Let the next kernel launch early."""
 
 
-_BASE = Config(ahead_bytes=8 << 20, release=True)
+_BASE = Config(release=True)
 _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 
 

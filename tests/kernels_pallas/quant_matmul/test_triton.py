@@ -46,7 +46,7 @@ def inputs(format: str, n: int, k: int, rows: int, squares: bool) -> tuple[Activ
 
 def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> list[jax.Array]:
     """The kernel's results in interpret mode, residual 1 and gain 2."""
-    job = attrs.evolve(triton.plan(x, matrix, epilogue, 4, config, None), multiply=emulated)
+    job = attrs.evolve(triton.plan(x, matrix, epilogue, 4, config, ()), multiply=emulated)
     rows, n = job.rows, job.n // (2 if epilogue == "gated" else 1)
     outputs = {"out": jax.ShapeDtypeStruct((rows, n), x.values.dtype if epilogue != "plain" else jnp.float32)}
     more, aliases = {}, {}
@@ -55,7 +55,7 @@ def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> l
         outputs["squares_out"] = jax.ShapeDtypeStruct((rows, n // 16), jnp.float32)
         more = {"residual": jnp.ones((rows, n)), "gains": jnp.full((2, n), 2.0), "gain_index": LAYER}
         aliases = {"residual": "residual_out"}
-    return triton.run(job, x, matrix, LAYER, outputs, more, aliases, None, interpret=True)
+    return triton.run(job, x, matrix, LAYER, outputs, more, aliases, (), interpret=True)
 
 
 def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Array]:
@@ -131,7 +131,7 @@ def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
     big = stacked(format, 16384, 5120, 64)
 
     def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> jax.Array:
-        return project(x, matrix, layer, ahead=Ahead(matrix, layer), impl="triton")
+        return project(x, matrix, layer, ahead=(Ahead(matrix, layer, 0, 8 << 20),), impl="triton")
 
     assert count_kernels(lower_for_cuda(step, x, big, layer)) == {f"plain_{format}": 1}
 
@@ -161,7 +161,7 @@ def test_a_shape_without_a_cut_is_refused() -> None:
 @pytest.mark.parametrize(
     ("format", "config"),
     [
-        ("q4_g64", Config(ring=2, release=True, ahead_bytes=1 << 20)),
+        ("q4_g64", Config(ring=2, release=True)),
         ("q6_g64", Config(ring=1, programs=132)),
         ("bf16", Config()),
     ],
@@ -173,7 +173,7 @@ def test_stacks_beyond_four_gibibytes_assemble_without_copies(h200: Target, form
     layer = jax.ShapeDtypeStruct((1,), jnp.int32)
 
     def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> Activation:
-        ahead = Ahead(matrix, layer)
+        ahead = (Ahead(matrix, layer, 0, 1 << 20),)
         return triton.project_gated(x, matrix, layer, out_dtype=x.values.dtype, shift=4, ahead=ahead, config=config)
 
     assert temp_bytes(h200.compile(step, *h200.like((x, matrix, layer)))) == 0

@@ -19,7 +19,7 @@ from ninfer.engine.programs import plan as plans
 from ninfer.engine.programs.form import Memory, StepOutput
 from ninfer.engine.programs.stacked.memory import StackedState, zero_stacked_state
 from ninfer.engine.programs.stacked.prompt import Chunk, run_chunk
-from ninfer.engine.programs.stacked.rows import RESIDUAL_SHIFT, Rows, number, run_rows
+from ninfer.engine.programs.stacked.rows import RESIDUAL_SHIFT, RowKernels, Rows, number, row_kernels, run_rows
 from ninfer.engine.programs.stacked.weights import StackedWeights
 from ninfer.engine.sampling.sampler import Chosen, SamplerRows, draw
 from ninfer.engine.types import MAX_CANDIDATES, PAGE_TOKENS
@@ -33,13 +33,20 @@ class Stacked:
     """A text model with packed weights."""
 
     def __init__(
-        self, config: TextConfig, weights: StackedWeights, *, kv_format: str = "bf16", impl: Impl = "auto"
+        self,
+        config: TextConfig,
+        weights: StackedWeights,
+        *,
+        kv_format: str = "bf16",
+        impl: Impl = "auto",
+        kernels: RowKernels | None = None,
     ) -> None:
-        """`kv_format`: a storage format of `kernels_pallas.kv_cache`."""
+        """`kv_format`: a storage format of `kernels_pallas.kv_cache`; `kernels`: others for decode rounds, to try."""
         self._config = config
         self._weights = weights
         self._kv_format = kv_format
         self._impl: Impl = impl
+        self._kernels = kernels or row_kernels(impl)
 
     @property
     def vocab_size(self) -> int:
@@ -156,7 +163,7 @@ class Stacked:
             positions=jnp.where(real, unit.rows.positions, -1),
             tables=tables[slots],
         )
-        scores, state = run_rows(self._config, self._impl, weights, state.with_parts(tables=tables), rows, fed)
+        scores, state = run_rows(self._config, self._kernels, weights, state.with_parts(tables=tables), rows, fed)
         chosen = self._choose(scores, counts, rows.slots, unit.sampler, used_tokens)
         last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
         output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)

@@ -1,32 +1,63 @@
 """The trunk of the stacked form for a round of rows: a chain of kernels, with nothing between them.
 
 Each residual is written together with the next product's input, so a norm costs no kernel of its own (see
-`kernels_pallas.arrays.Activation`), and each product knows which matrix is read after it. Layers are unrolled, so that
-a whole step is one CUDA graph; a layer's function is traced once for its kind and for the kind of the layer behind it.
+`kernels_pallas.arrays.Activation`), and each kernel may ask for what is read after it (reading.py). Layers are
+unrolled, so that a whole step is one CUDA graph; a layer's function is traced once for its kind and for the kind of the
+layer behind it.
 Invariant: a row's bits depend on that row alone.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
+import attrs
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels_pallas.arrays import Activation, PackedMatrix
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.dispatch import Impl
-from kernels_pallas.gdn_step import gdn_step
-from kernels_pallas.paged_attention import attend_rows, combine
-from kernels_pallas.quant_matmul import Ahead, activation_dtype, project, project_gated, project_residual, start
+from kernels_pallas.gdn_step import GdnState, gdn_step
+from kernels_pallas.kv_cache import KvPool
+from kernels_pallas.paged_attention import Partials, attend_rows, combine
+from kernels_pallas.quant_matmul import activation_dtype, project, project_gated, project_residual, start
 from ninfer.engine.model.config import LayerKind, TextConfig
 from ninfer.engine.model.rotary import rotary_tables, text_positions
 from ninfer.engine.programs.stacked.memory import StackedState
+from ninfer.engine.programs.stacked.reading import READING, Place, ReadingPlan, Wish
 from ninfer.engine.programs.stacked.weights import StackedWeights
 
 RESIDUAL_SHIFT = 6
 """Residuals enter float16 divided by 64: trained models have a few channels in the thousands."""
 PRODUCT_SHIFT = 4
 """The SiLU product enters float16 divided by 16."""
+
+
+@attrs.frozen(kw_only=True)
+class RowKernels:
+    """The operations of a round and what they ask for ahead of time; hashable, a static fact of the program."""
+
+    project: Callable[..., jax.Array]
+    project_gated: Callable[..., Activation]
+    project_residual: Callable[..., tuple[jax.Array, Activation, jax.Array]]
+    gdn_step: Callable[..., tuple[Activation, GdnState]]
+    attend_rows: Callable[..., tuple[Partials, KvPool]]
+    combine: Callable[..., Activation]
+    reading: ReadingPlan = READING
+
+
+@cache
+def row_kernels(impl: Impl) -> RowKernels:
+    """The operations in the implementation `impl`: the same object each time, so that nothing is traced twice."""
+    return RowKernels(
+        project=partial(project, impl=impl),
+        project_gated=partial(project_gated, impl=impl),
+        project_residual=partial(project_residual, impl=impl),
+        gdn_step=partial(gdn_step, impl=impl),
+        attend_rows=partial(attend_rows, impl=impl),
+        combine=partial(combine, impl=impl),
+    )
 
 
 class Rows(NamedTuple):
@@ -74,7 +105,12 @@ class _Numbers(NamedTuple):
 
 
 def run_rows(
-    config: TextConfig, impl: Impl, weights: StackedWeights, state: StackedState, rows: Rows, tokens: jax.Array
+    config: TextConfig,
+    kernels: RowKernels,
+    weights: StackedWeights,
+    state: StackedState,
+    rows: Rows,
+    tokens: jax.Array,
 ) -> tuple[jax.Array, StackedState]:
     """Feed one int32 token [M] per row in the recurrent form: float32 logits [M, V], new state."""
     cos, sin = rotary_tables(config, text_positions(jnp.maximum(rows.positions, 0)))
@@ -98,8 +134,8 @@ def run_rows(
             middle_gain=number(2 * layer + 1),
             last_gain=number(2 * layer + 2),
         )
-        stream = _layer(config, impl, kind, behind, fixed, stream, numbers)
-    return project(stream.inner, weights.head, number(0), impl=impl), stream.state
+        stream = _layer(config, kernels, kind, behind, fixed, stream, numbers)
+    return kernels.project(stream.inner, weights.head, number(0)), stream.state
 
 
 def number(value: int) -> jax.Array:
@@ -117,7 +153,7 @@ def _first_matrix(weights: StackedWeights, kind: LayerKind | None) -> PackedMatr
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _layer(
     config: TextConfig,
-    impl: Impl,
+    kernels: RowKernels,
     kind: LayerKind,
     behind: LayerKind | None,
     fixed: _Fixed,
@@ -126,12 +162,12 @@ def _layer(
 ) -> _Stream:
     """A mixer of `kind` and a feed-forward; a layer of kind `behind` follows, or the head."""
     weights, mix = fixed.weights, _delta_net if kind == "linear_attention" else _attention
-    out = weights.delta_out if kind == "linear_attention" else weights.attention_out
-    projected = project(
-        stream.inner, _first_matrix(weights, kind), numbers.own, ahead=Ahead(out, numbers.own), impl=impl
-    )
-    mixed, state = mix(config, impl, fixed, stream, projected, numbers.own)
-    add = partial(project_residual, gains=weights.gains, shift=RESIDUAL_SHIFT, eps=config.rms_norm_eps, impl=impl)
+    out, following = _out_matrix(weights, kind), _first_matrix(weights, behind)
+    ask = partial(_parts, _places(weights, kind, behind, numbers))
+    reading = kernels.reading
+    projected = kernels.project(stream.inner, _first_matrix(weights, kind), numbers.own, ahead=ask(reading.mixer_in))
+    mixed, state = mix(config, kernels, fixed, stream, projected, numbers.own, ask)
+    add = partial(kernels.project_residual, gains=weights.gains, shift=RESIDUAL_SHIFT, eps=config.rms_norm_eps)
     residual, inner, counters = add(
         mixed,
         out,
@@ -140,18 +176,16 @@ def _layer(
         gain_index=numbers.middle_gain,
         counters=state.counters,
         out_dtype=activation_dtype(weights.gate_up.format),
-        ahead=Ahead(weights.gate_up, numbers.layer),
+        ahead=ask(reading.mixer_out),
     )
-    gated = project_gated(
+    gated = kernels.project_gated(
         inner,
         weights.gate_up,
         numbers.layer,
         out_dtype=activation_dtype(weights.down.format),
         shift=PRODUCT_SHIFT,
-        ahead=Ahead(weights.down, numbers.layer),
-        impl=impl,
+        ahead=ask(reading.gate_up),
     )
-    following = _first_matrix(weights, behind)
     residual, inner, counters = add(
         gated,
         weights.down,
@@ -160,15 +194,46 @@ def _layer(
         gain_index=numbers.last_gain,
         counters=counters,
         out_dtype=activation_dtype(following.format),
-        ahead=Ahead(following, numbers.next_own),
+        ahead=ask(reading.down),
     )
     return _Stream(residual, inner, state.with_parts(counters=counters))
 
 
+def _out_matrix(weights: StackedWeights, kind: LayerKind) -> PackedMatrix:
+    return weights.delta_out if kind == "linear_attention" else weights.attention_out
+
+
+def _places(
+    weights: StackedWeights, kind: LayerKind, behind: LayerKind | None, numbers: _Numbers
+) -> dict[Place, Ahead]:
+    """All that a layer's kernels may ask for, whole."""
+    codes = weights.gate_up.codes
+    return {
+        "mixer_out": Ahead(_out_matrix(weights, kind), numbers.own),
+        "gate_up": Ahead(weights.gate_up, numbers.layer),
+        "up": Ahead(weights.gate_up, numbers.layer, codes.size * codes.dtype.itemsize // codes.shape[0] // 2),
+        "down": Ahead(weights.down, numbers.layer),
+        "mixer_in": Ahead(_first_matrix(weights, behind), numbers.next_own),
+    }
+
+
+def _parts(places: dict[Place, Ahead], wishes: tuple[Wish, ...]) -> tuple[Ahead, ...]:
+    return tuple(attrs.evolve(places[wish.place], size_bytes=wish.size_bytes) for wish in wishes)
+
+
+_Ask = Callable[[tuple[Wish, ...]], tuple[Ahead, ...]]
+
+
 def _delta_net(
-    config: TextConfig, impl: Impl, fixed: _Fixed, stream: _Stream, projected: jax.Array, own: jax.Array
+    config: TextConfig,
+    kernels: RowKernels,
+    fixed: _Fixed,
+    stream: _Stream,
+    projected: jax.Array,
+    own: jax.Array,
+    ask: _Ask,
 ) -> tuple[Activation, StackedState]:
-    mixed, delta = gdn_step(
+    mixed, delta = kernels.gdn_step(
         projected,
         stream.inner,
         stream.state.delta,
@@ -178,16 +243,22 @@ def _delta_net(
         fixed.rows.positions,
         eps=config.rms_norm_eps,
         out_dtype=activation_dtype(fixed.weights.delta_out.format),
-        impl=impl,
+        ahead=ask(kernels.reading.delta),
     )
     return mixed, stream.state.with_parts(delta=delta)
 
 
 def _attention(
-    config: TextConfig, impl: Impl, fixed: _Fixed, stream: _Stream, projected: jax.Array, own: jax.Array
+    config: TextConfig,
+    kernels: RowKernels,
+    fixed: _Fixed,
+    stream: _Stream,
+    projected: jax.Array,
+    own: jax.Array,
+    ask: _Ask,
 ) -> tuple[Activation, StackedState]:
-    weights, rows = fixed.weights, fixed.rows
-    partials, pool = attend_rows(
+    weights, rows, reading = fixed.weights, fixed.rows, kernels.reading
+    partials, pool = kernels.attend_rows(
         projected,
         stream.state.pool,
         (weights.query_gains, weights.key_gains),
@@ -197,7 +268,8 @@ def _attention(
         fixed.cos,
         fixed.sin,
         eps=config.rms_norm_eps,
-        impl=impl,
+        ahead=ask(reading.attend),
     )
-    mixed = combine(partials, projected, out_dtype=activation_dtype(weights.attention_out.format), impl=impl)
+    out_dtype = activation_dtype(weights.attention_out.format)
+    mixed = kernels.combine(partials, projected, out_dtype=out_dtype, ahead=ask(reading.combine))
     return mixed, stream.state.with_parts(pool=pool)
