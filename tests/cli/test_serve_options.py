@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kernels_pallas.chunk_attention import DEFAULT_SPLIT_WORKSPACE_BYTES
 from ninfer.cli import main
 from ninfer.cli.assembly import engine_limits, open_house
 from ninfer.cli.failure import Failure
@@ -208,15 +209,14 @@ def test_the_room_for_bodies() -> None:
     assert (settings.max_request_bytes, settings.body_room_bytes) == (3 << 20, 34 * (3 << 20))
 
 
-@pytest.mark.contract("D16", "OPT-015", "OPT-016", "OPT-018")
+@pytest.mark.contract("D16", "OPT-015", "OPT-016")
 def test_choices_between_kernels_are_accepted_and_said_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ninfer")
-    record_kernels(KernelOptions())
+    record_kernels(KernelOptions(prefill_split_workspace_mib=0))
     assert not caplog.records
     for options, named in (
         (KernelOptions(prefill_8bit_pv=True), "--prefill-8bit-pv"),
         (KernelOptions(no_prefill_8bit_pv=True), "--no-prefill-8bit-pv"),
-        (KernelOptions(prefill_split_workspace_mib=0), "--prefill-split-workspace-mib"),
     ):
         caplog.clear()
         record_kernels(options)
@@ -224,6 +224,17 @@ def test_choices_between_kernels_are_accepted_and_said_to_change_nothing(caplog:
         assert record.getMessage().startswith(f"{named} changes nothing")
     with pytest.raises(Failure, match="contradict"):
         record_kernels(KernelOptions(prefill_8bit_pv=True, no_prefill_8bit_pv=True))
+
+
+@pytest.mark.contract("OPT-018")
+def test_the_bound_of_split_keys_reaches_the_house(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    def bound(**kernels: int) -> int:
+        options = ServeOptions(model=ModelOptions(cache_dir=tmp_path), kernels=KernelOptions(**kernels))
+        return open_house(golden_chat_artifact, options, lambda progress: None).split_workspace_bytes
+
+    assert bound() == DEFAULT_SPLIT_WORKSPACE_BYTES == 256 << 20
+    assert bound(prefill_split_workspace_mib=0) == 0
+    assert bound(prefill_split_workspace_mib=16384) == 16 << 30
 
 
 def house_of(artifact: Path, tmp_path: Path, **model: Any) -> Any:

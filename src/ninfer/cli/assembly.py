@@ -61,6 +61,7 @@ class House:
     pool: PoolRequest
     presets: Presets | None
     kv_dtype: KvDtype
+    split_workspace_bytes: int
     decode_ahead_of_time: bool
     card: ModelCard
     cache_dir: Path
@@ -155,6 +156,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
         pool=pool,
         presets=presets,
         kv_dtype=cast(KvDtype, capacity.kv_dtype),  # the others were refused before
+        split_workspace_bytes=options.kernels.prefill_split_workspace_mib * MIB,
         decode_ahead_of_time=not capacity.no_cuda_graph,
         card=_card(artifact, config, tokenizer, model.model_id, max_context_tokens),
         cache_dir=cache_dir,

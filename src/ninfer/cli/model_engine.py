@@ -63,6 +63,11 @@ class ModelSource(Protocol):
         ...
 
     @property
+    def split_workspace_bytes(self) -> int:
+        """What one launch of prompt attention may take to split keys."""
+        ...
+
+    @property
     def decode_ahead_of_time(self) -> bool:
         """False lets JAX dispatch decode rounds call by call."""
         ...
@@ -98,8 +103,14 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
     prepare_allocator()
     config, limits = source.config, source.limits
     try:
-        form = plan_form(config, source.artifact, limits, kv_dtype=source.kv_dtype)
-        log.info("form: %s", form.name)
+        form = plan_form(
+            config,
+            source.artifact,
+            limits,
+            kv_dtype=source.kv_dtype,
+            split_workspace_bytes=source.split_workspace_bytes,
+        )
+        log.info("form: %s; %s", form.name, form.splitting)
         budget = MemoryBudget(form.needs, source.pool, free_bytes)
     except FormError as error:
         raise Failure(str(error)) from error

@@ -221,18 +221,24 @@ class SamplerOptions:
 
 @attrs.frozen(kw_only=True)
 class KernelOptions:
-    """Choices between kernels of prompt attention. Each KV format has one in this build: these change nothing (D16)."""
+    """What prompt attention may do. Each KV format has one kernel in this build: its choices change nothing (D16)."""
 
     prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build: one kernel a KV format.")] = False
     no_prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build.")] = False
     prefill_split_workspace_mib: Annotated[
-        Whole, Parameter(help="Changes nothing in this build; 0 to 16384.", validator=Number(gte=0, lte=16384))
+        Whole,
+        Parameter(
+            help="MiB that one launch of prompt attention may take to split the keys of a short chunk over the GPU; "
+            "0 never splits. For --kv-dtype int8 and fp8 on a GPU; bf16 heeds it not.",
+            validator=Number(gte=0, lte=16384),
+        ),
     ] = 256
 
-    def given(self) -> tuple[str, ...]:
-        """The options that were given another value than their default, as they are written."""
-        fields = [field for field in attrs.fields(type(self)) if getattr(self, field.name) != field.default]
-        return tuple(f"--{field.name.replace('_', '-')}" for field in fields)
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The options that were given and change nothing, as they are written."""
+        names = ("prefill_8bit_pv", "no_prefill_8bit_pv")
+        return tuple(f"--{name.replace('_', '-')}" for name in names if getattr(self, name))
 
 
 @attrs.frozen(kw_only=True)

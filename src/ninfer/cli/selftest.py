@@ -43,6 +43,9 @@ class SelftestOptions:
     ] = 4
     prefill_chunk: Annotated[Whole, Parameter(help="As of serve.", validator=Number(gte=1))] = 1024
     kv_dtype: Annotated[KvDtype, Parameter(help="As of serve.")] = "bf16"
+    prefill_split_workspace_mib: Annotated[
+        Whole, Parameter(help="As of serve.", validator=Number(gte=0, lte=16384))
+    ] = 256
     rope_yarn_factor: Annotated[float, Parameter(help="As of serve.", validator=Number(gte=1, lte=4))] = 1.0
     cache_dir: Annotated[Path | None, Parameter(help="As of serve.")] = None
     log_level: Annotated[LogLevel, Parameter(help="How much is logged to stderr.")] = "warning"

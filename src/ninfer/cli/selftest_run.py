@@ -15,7 +15,7 @@ from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
 from ninfer.cli.model_engine import load_model
-from ninfer.cli.options import CapacityOptions, ModelOptions, ServeOptions
+from ninfer.cli.options import CapacityOptions, KernelOptions, ModelOptions, ServeOptions
 from ninfer.cli.selftest import SelftestOptions
 from ninfer.engine.artifact import ArtifactError
 from ninfer.engine.memory import TooLittleMemory
@@ -45,6 +45,7 @@ def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[
             prefill_chunk=options.prefill_chunk,
             kv_dtype=options.kv_dtype,
         ),
+        kernels=KernelOptions(prefill_split_workspace_mib=options.prefill_split_workspace_mib),
     )
     with terminated_cleanly(), progress_bar(errors) as progress:
         house = open_house(path, serving, progress)

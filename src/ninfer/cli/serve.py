@@ -70,14 +70,14 @@ def serve(
 
 
 def record_kernels(kernels: KernelOptions) -> None:
-    """Say of each choice between kernels that there is none (D16).
+    """Say of each choice between kernels that was made that there is none (D16).
 
     Raises:
         Failure: two options contradict each other.
     """
     if kernels.prefill_8bit_pv and kernels.no_prefill_8bit_pv:
         raise Failure("--prefill-8bit-pv and --no-prefill-8bit-pv contradict each other")
-    for option in kernels.given():
+    for option in kernels.without_effect:
         log.info("%s changes nothing: prompt attention has one kernel for each KV format in this build", option)
 
 

@@ -80,6 +80,23 @@ def test_a_kv_format_is_never_ignored(plain: str | None, on_gpu: bool, said: str
         plan_form(CONFIG, stored(CONFIG, plain=plain), LIMITS, kv_dtype="int8", on_gpu=on_gpu)
 
 
+@pytest.mark.contract("KVFMT-020", "KVFMT-021", "KVFMT-022")
+@pytest.mark.parametrize(
+    ("on_gpu", "kv_dtype", "bound_bytes", "said"),
+    [
+        (True, "int8", 64 << 20, "within 64 MiB"),
+        (True, "fp8", 0, "never split"),
+        (True, "bf16", 0, "within 256 MiB"),  # has its own
+        (False, "bf16", 64 << 20, "never split"),
+    ],
+)
+def test_what_splitting_keys_may_take(on_gpu: bool, kv_dtype: KvDtype, bound_bytes: int, said: str) -> None:
+    plan = plan_form(
+        CONFIG, stored(CONFIG), LIMITS, kv_dtype=kv_dtype, split_workspace_bytes=bound_bytes, on_gpu=on_gpu
+    )
+    assert said in plan.splitting
+
+
 def test_fewer_bits_need_less() -> None:
     def needs(kv_dtype: KvDtype) -> tuple[int, int]:
         plan = plan_form(CONFIG, stored(CONFIG), LIMITS, kv_dtype=kv_dtype, on_gpu=True)

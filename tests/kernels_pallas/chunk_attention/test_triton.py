@@ -71,6 +71,7 @@ def test_every_form_is_the_reference(
         (2048, 128, 65536, 1 << 14, "walk"),
     ],
 )
+@pytest.mark.contract("KVFMT-007", "KVFMT-020", "KVFMT-022")
 def test_keys_are_split_within_the_workspace(
     tokens: int, rows: int, table_tokens: int, workspace_mib: int, form: str
 ) -> None:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels_pallas.chunk_attention import DEFAULT_SPLIT_WORKSPACE_BYTES
 from ninfer.engine.cache import pages_for
 from ninfer.engine.memory import MemoryNeeds
 from ninfer.engine.model.config import TextConfig
@@ -24,6 +25,8 @@ from ninfer.engine.programs.stacked import Stacked, load_stacked, matrix_shapes
 from ninfer.engine.programs.stacked.footprint import stacked_needs
 from ninfer.engine.programs.stacked.weights import Packed
 from ninfer.engine.types import EngineLimits, KvDtype
+
+_NEVER_SPLIT = "prompt keys are never split"
 
 KERNEL_LAYOUT = "fragment"
 """The layout that kernels read as it is."""
@@ -79,14 +82,24 @@ class FormPlan:
 
     name: Literal["stacked", "per layer"]
     needs: MemoryNeeds
+    splitting: str
+    """What prompt attention does with the keys of a short chunk, for people"""
     load: Callable[[], Form]
     """Blocks for as long as the weights take."""
 
 
 def plan_form(
-    config: TextConfig, stored: StoredModel, limits: EngineLimits, *, kv_dtype: KvDtype, on_gpu: bool | None = None
+    config: TextConfig,
+    stored: StoredModel,
+    limits: EngineLimits,
+    *,
+    kv_dtype: KvDtype,
+    split_workspace_bytes: int = DEFAULT_SPLIT_WORKSPACE_BYTES,
+    on_gpu: bool | None = None,
 ) -> FormPlan:
     """Choose, and say what it needs. `on_gpu` is the default device's kind unless given.
+
+    split_workspace_bytes: what a launch of prompt attention may take to split keys; the per-layer form never splits.
 
     Raises:
         FormError: `kv_dtype` is for the stacked form only.
@@ -100,6 +113,7 @@ def plan_form(
         return FormPlan(
             name="per layer",
             needs=memory_needs(config, lanes=limits.lanes),
+            splitting=_NEVER_SPLIT,
             load=lambda: PerLayer(config, load_weights(config, stored.read)),
         )
     needs = stacked_needs(
@@ -110,7 +124,13 @@ def plan_form(
         table_pages=pages_for(limits.max_context_tokens),
         chunk_tokens=limits.prefill_chunk_tokens,
     )
-    return FormPlan(name="stacked", needs=needs, load=partial(_load_stacked, config, stored, kv_dtype))
+    bound = split_bound_bytes(kv_dtype, split_workspace_bytes)
+    return FormPlan(
+        name="stacked",
+        needs=needs,
+        splitting=f"prompt keys are split within {bound >> 20} MiB" if bound else _NEVER_SPLIT,
+        load=partial(_load_stacked, config, stored, kv_dtype, bound),
+    )
 
 
 def is_packed(config: TextConfig, stored: StoredModel) -> bool:
@@ -119,5 +139,11 @@ def is_packed(config: TextConfig, stored: StoredModel) -> bool:
     return all(name in stored.tensors and stored.tensors[name].layout.name == KERNEL_LAYOUT for name in names)
 
 
-def _load_stacked(config: TextConfig, stored: StoredModel, kv_dtype: KvDtype) -> Form:
-    return Stacked(config, load_stacked(config, stored), kv_format=kv_dtype)
+def split_bound_bytes(kv_dtype: KvDtype, asked_bytes: int) -> int:
+    """What a launch may take to split keys stored as `kv_dtype`: bf16 has its own bound, whatever is asked for."""
+    return DEFAULT_SPLIT_WORKSPACE_BYTES if kv_dtype == "bf16" else asked_bytes
+
+
+def _load_stacked(config: TextConfig, stored: StoredModel, kv_dtype: KvDtype, split_workspace_bytes: int) -> Form:
+    weights = load_stacked(config, stored)
+    return Stacked(config, weights, kv_format=kv_dtype, split_workspace_bytes=split_workspace_bytes)

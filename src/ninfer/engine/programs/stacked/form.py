@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from kernels_pallas.chunk_attention import DEFAULT_SPLIT_WORKSPACE_BYTES
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.quant_matmul import activation_dtype, project, start
 from kernels_pallas.sampling import best_tokens
@@ -38,13 +39,18 @@ class Stacked:
         weights: StackedWeights,
         *,
         kv_format: str = "bf16",
+        split_workspace_bytes: int = DEFAULT_SPLIT_WORKSPACE_BYTES,
         impl: Impl = "auto",
         kernels: RowKernels | None = None,
     ) -> None:
-        """`kv_format`: a storage format of `kernels_pallas.kv_cache`; `kernels`: others for decode rounds, to try."""
+        """`kv_format`: a storage format of `kernels_pallas.kv_cache`; `kernels`: others for decode rounds, to try.
+
+        split_workspace_bytes: see `kernels_pallas.chunk_attention.attend_chunk`; changes no bit.
+        """
         self._config = config
         self._weights = weights
         self._kv_format = kv_format
+        self._split_workspace_bytes = split_workspace_bytes
         self._impl: Impl = impl
         self._kernels = kernels or row_kernels(impl)
 
@@ -97,7 +103,9 @@ class Stacked:
         slot, state = unit.chunk.slot, memory.text
         state = state.with_parts(tables=state.tables.at[slot].set(unit.chunk.pages, mode="drop"))
         chunk = Chunk(slot=slot, pages=unit.chunk.pages, start=unit.chunk.start, length=unit.chunk.length)
-        residual, state = run_chunk(self._config, self._impl, weights, state, chunk, unit.tokens)
+        residual, state = run_chunk(
+            self._config, self._impl, weights, state, chunk, unit.tokens, self._split_workspace_bytes
+        )
         counts = memory.counts.at[slot].multiply(jnp.where(chunk.start == 0, 0, 1), mode="drop")
 
         def sample(last: jax.Array) -> StepOutput:

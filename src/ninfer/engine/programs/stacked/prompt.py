@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from kernels_pallas.arrays import PackedMatrix
-from kernels_pallas.chunk_attention import attend_chunk
+from kernels_pallas.chunk_attention import DEFAULT_SPLIT_WORKSPACE_BYTES, attend_chunk
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.gdn_chunk import gdn_chunk
 from kernels_pallas.kv_cache import append_chunk
@@ -44,14 +44,21 @@ class _Fixed(NamedTuple):
 
     chunk: Chunk
     tables: tuple[jax.Array, jax.Array]
+    split_workspace_bytes: int
 
 
 def run_chunk(
-    config: TextConfig, impl: Impl, weights: StackedWeights, state: StackedState, chunk: Chunk, tokens: jax.Array
+    config: TextConfig,
+    impl: Impl,
+    weights: StackedWeights,
+    state: StackedState,
+    chunk: Chunk,
+    tokens: jax.Array,
+    split_workspace_bytes: int = DEFAULT_SPLIT_WORKSPACE_BYTES,
 ) -> tuple[jax.Array, StackedState]:
     """Feed int32 tokens [T] (T a multiple of 64) in the chunked form: residual float32 [T, H] after the last layer."""
     positions = chunk.start + jnp.arange(tokens.shape[0])
-    fixed = _Fixed(chunk, rotary_tables(config, text_positions(positions)))
+    fixed = _Fixed(chunk, rotary_tables(config, text_positions(positions)), split_workspace_bytes)
     pattern = repeating_pattern(config.layer_types)
     own_per_turn = {kind: pattern.count(kind) for kind in ("linear_attention", "full_attention")}
 
@@ -170,7 +177,16 @@ def _attention(
     value = value.reshape(tokens, groups, width)
     pool = append_chunk(key, value, state.pool, own, chunk.pages, chunk.start, chunk.length, impl=impl)
     dtype = activation_dtype(weights.attention_out.format)
-    attended = attend_chunk(query.astype(dtype), pool, own, chunk.pages, chunk.start, chunk.length, impl=impl)
+    attended = attend_chunk(
+        query.astype(dtype),
+        pool,
+        own,
+        chunk.pages,
+        chunk.start,
+        chunk.length,
+        split_workspace_bytes=fixed.split_workspace_bytes,
+        impl=impl,
+    )
     mixed = attended.astype(jnp.float32) * jax.nn.sigmoid(gated[:, :, 1])
     state = state.with_parts(pool=pool)
     return _add_times(impl, residual, mixed.reshape(tokens, heads * width), weights.attention_out, own), state
