@@ -26,11 +26,11 @@ from ninfer.engine.model.weights import AttentionWeights, TextWeights, load_weig
 from ninfer.engine.programs.jax_device import JaxDevice
 from ninfer.engine.programs.per_layer import PerLayer
 from ninfer.engine.types import EngineLimits, Failed, Plan, Prompt, Sampling, Tokens
+from tools.demo_model.drafts import DEPTHS, accepted
 from tools.demo_model.model import logits, mtp_depths
 
 CONTEXT_TOKENS = 2048
 LANES = 8
-DEPTHS = 3
 
 
 @attrs.frozen
@@ -136,27 +136,6 @@ def draft_tree(weights: TextWeights) -> dict[str, Any]:
             "layer": layer,
         },
     }
-
-
-def accepted(hits: Any, first: int, last: int) -> tuple[int, int]:
-    """(accepted, drafted) over the tokens first .. last - 1 of one sequence, three drafts a round.
-
-    hits[d][p]: whether the draft of depth d at position p, fed with the true tokens before, says token p + 2. As in
-    serving, a round goes on from the last accepted draft and one token more; drafts beyond the end are not counted.
-    """
-    good = drafted = 0
-    at = first - 1  # position of the newest token whose successor is known: the first draft speaks of at + 2
-    while at + 2 < last:
-        count = 0
-        for depth in range(DEPTHS):
-            if at + depth + 2 >= last:
-                break
-            drafted += 1
-            if count == depth and hits[depth][at + depth]:
-                count += 1
-        good += count
-        at += count + 1
-    return good, drafted
 
 
 def acceptance(

@@ -20,35 +20,13 @@ import trio
 
 from tools.demo_model import checks
 from tools.demo_model.engine_run import Loaded, acceptance, complete, load, running
-from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
+from tools.demo_model.generate import calls, talk
 from tools.demo_model.render import Example, assistant, prompt_text, tool_result
+from tools.demo_model.tasks import ONE_TURN
 from tools.demo_model.words import Words, load_lists
 
 HERE = Path(__file__).parent
-TASKS: dict[str, Callable[[Words], Example]] = {
-    "call": calls.call,
-    "call_wide": wide.call_wide,
-    "refuse": calls.refuse,
-    "refuse_wide": wide.refuse_wide,
-    "unneeded": talk.unneeded_tools,
-    "unneeded_wide": wide.unneeded_wide,
-    "json": extract.as_json,
-    "json_wide": shapes.json_wide,
-    "json_list": extract.json_list,
-    "copy": extract.copy,
-    "copy_wide": reading.copy_wide,
-    "lookup": extract.lookup,
-    "read": reading.read,
-    "edit": extract.edit,
-    "summary": extract.summary,
-    "arithmetic": reason.arithmetic,
-    "compare": reason.compare,
-    "sort": reason.sort,
-    "date": reason.date,
-    "remember": talk.remember,
-    "story": talk.tell_story,
-    "definition": talk.definition,
-}
+TASKS: dict[str, Callable[[Words], Example]] = {**ONE_TURN, "story": talk.tell_story, "definition": talk.definition}
 Runs = list[tuple[list[int], list[int]]]
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tools.demo_model import checks, eval_second, second_check
-from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
+from tools.demo_model.drafts import DEPTHS, accepted
+from tools.demo_model.generate import calls, talk
 from tools.demo_model.render import Example, prompt_text
+from tools.demo_model.tasks import ONE_TURN
 from tools.demo_model.words import Words, load_lists
 
 if TYPE_CHECKING:
@@ -24,29 +26,7 @@ if TYPE_CHECKING:
 
 Judge = Callable[[Any, Any], Any]
 HERE = Path(__file__).parent
-TASKS = {
-    "call": calls.call,
-    "call_wide": wide.call_wide,
-    "refuse": calls.refuse,
-    "refuse_wide": wide.refuse_wide,
-    "unneeded": talk.unneeded_tools,
-    "unneeded_wide": wide.unneeded_wide,
-    "loop": calls.loop,
-    "copy": extract.copy,
-    "copy_wide": reading.copy_wide,
-    "lookup": extract.lookup,
-    "read": reading.read,
-    "json": extract.as_json,
-    "json_wide": shapes.json_wide,
-    "json_list": extract.json_list,
-    "edit": extract.edit,
-    "summary": extract.summary,
-    "arithmetic": reason.arithmetic,
-    "compare": reason.compare,
-    "sort": reason.sort,
-    "date": reason.date,
-    "remember": talk.remember,
-}
+TASKS = {**ONE_TURN, "loop": calls.loop}
 FREE = {"talk": talk.small_talk, "fact": talk.fact, "story": talk.tell_story, "definition": talk.definition}
 
 
@@ -63,23 +43,6 @@ def cut_loop(example: Example) -> Example:
             "check": {"kind": "contains", "answer": example.check["answer"]},
         }
     )
-
-
-def accepted(hits: list[Any], first: int, last: int) -> tuple[int, int]:
-    """(accepted, drafted) at depth 3 over tokens first..last-1. hits[d][p]: depth d is right about p + 2."""
-    good = drafted = 0
-    at = first - 1  # newest token known before the first produced one is first - 1; its draft speaks of at + 2
-    while at + 2 < last:
-        count = 0
-        for depth in range(3):
-            if at + depth + 2 >= last:
-                break
-            drafted += 1
-            if count == depth and hits[depth][at + depth]:
-                count += 1
-        good += count
-        at += count + 1
-    return good, drafted
 
 
 def main() -> None:
@@ -103,7 +66,7 @@ def main() -> None:
 
 
 def draft_judge(config: TextConfig) -> Judge:
-    """The compiled (params, tokens [rows, tokens]) -> hits bool [3, rows, tokens], as `accepted` reads them."""
+    """The compiled (params, tokens [rows, tokens]) -> hits bool [DEPTHS, rows, tokens], as `accepted` reads them."""
     import jax
     import jax.numpy as jnp
 
@@ -113,7 +76,7 @@ def draft_judge(config: TextConfig) -> Judge:
     def hits(params: Any, tokens: Any) -> Any:
         starts = jnp.zeros(tokens.shape, bool).at[:, 0].set(True)
         hidden, segment = model.trunk(params, tokens, starts, config)
-        outs = model.mtp_depths(params, hidden, tokens, segment, 3, config)
+        outs = model.mtp_depths(params, hidden, tokens, segment, DEPTHS, config)
         return jnp.stack([jnp.argmax(model.logits(params, out), -1) == jnp.roll(tokens, -2, 1) for out in outs])
 
     return hits
@@ -230,7 +193,7 @@ def look(args: argparse.Namespace) -> None:
             text = tokenizer.decode(reply, skip_special_tokens=False)
             loop = tally.add(task, example, reply, text, args.show)
             if not loop and seen is not None and row < seen.shape[1]:
-                tally.add_drafts([seen[depth, row] for depth in range(3)], len(ids), len(texts[row]) + 1)
+                tally.add_drafts([seen[depth, row] for depth in range(DEPTHS)], len(ids), len(texts[row]) + 1)
         print(f"{tally.line(task, len(examples))}  {time.perf_counter() - began:.1f} s")
         print("\n".join(tally.shown), flush=True)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tools.demo_model import checks
-from tools.demo_model.engine_run import accepted
+from tools.demo_model.drafts import accepted
 
 TOOLS = [
     {
