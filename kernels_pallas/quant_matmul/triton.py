@@ -1,11 +1,12 @@
 """The kernel: weights packed in fragment order, unpacked in registers and multiplied by `mma` in inline asm (ptx.py).
 
-A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its warps divide K by blocks and are summed in
-a fixed order at the end. Every lane reads 16 bytes of weights and 16 bytes of x at a time, from natural rows; rows past
-M repeat the last one, so M changes no instruction. The norm's factor is summed in the shadow of the first loads.
-Two ways for weights: into registers, or through a ring in shared memory (`Config.ring`). The static facts, index
-tensors and loads are in lanes.py. Knows nothing of formats beyond their planes. Invariant: what a row gives depends on
-that row, the matrix and the `Config` only.
+A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles) and all of K or, with `splits`, a part of it;
+its warps divide that by blocks and are summed in a fixed order at the end. Every lane reads 16 bytes of weights and 16
+bytes of x at a time, from natural rows; rows past M repeat the last one, so M changes no instruction. The norm's factor
+is summed in the shadow of the first loads. Two ways for weights: into registers, or through a ring in shared memory
+(`Config.ring`). The static facts, index tensors and loads are in lanes.py, what becomes of sums in epilogue.py. Knows
+nothing of formats beyond their planes. Invariant: what a row gives depends on that row, the matrix and the `Config`
+only.
 """
 
 from __future__ import annotations
@@ -24,40 +25,30 @@ from jax.typing import DTypeLike
 
 from kernels_pallas import overlap
 from kernels_pallas.ahead import ask, operands_of, shares_of
-from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
-from kernels_pallas.quant_matmul.lanes import (
-    COLUMNS,
-    Job,
-    Lanes,
-    Output,
-    Ref,
-    factor,
-    load_weights,
-    load_x,
-    multiply_block,
-)
-from kernels_pallas.quant_matmul.ptx import OUT_SCALE
+from kernels_pallas.quant_matmul.epilogue import Epilogue, Place
+from kernels_pallas.quant_matmul.lanes import Job, Lanes, Ref, load_weights, load_x, multiply_block
 from kernels_pallas.quant_matmul.ring import Ring, open_ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 
 
 def _accumulate(
-    job: Job, lanes: Lanes, refs: dict[str, Ref], layer: Any, tiles: list[Any], shadow: Callable[[], Any]
+    job: Job, lanes: Lanes, refs: dict[str, Ref], layer: Any, place: Place, shadow: Callable[[], Any]
 ) -> Any:
     """([tile][half] sums [warps, 128], what `shadow` gives): `shadow` runs while the first loads are under way."""
-    config = job.config
-    steps = -(-job.blocks // config.warps)
+    config, steps = job.config, job.steps
+    tiles, first_block = place.tiles(job), place.first_block(job)
 
     def load(step: Any) -> Any:
-        return [load_weights(job, lanes, refs, (layer, tile), step) for tile in tiles]
+        return [load_weights(job, lanes, refs, (layer, tile), first_block, step) for tile in tiles]
 
     def hold() -> None:
         if config.pin:
-            plt.debug_barrier()
+            job.hold()
 
     def compute(step: Any, loaded: Any, accs: Any) -> Any:
-        xs = load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
+        xs = load_x(job, lanes, refs["x"], first_block + step * config.warps + lanes.warp)
         return tuple(
             tuple(multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
@@ -95,33 +86,21 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     pid = pl.program_id(0)
     if job.config.release:
         overlap.release_next(refs["codes"])
+    ending = Epilogue(job=job, refs=refs, layer=layer)
     if job.config.ring:
         ring = Stream.rings(job, job.config.ring)
         base = open_ring(refs["codes"], ring.size_bytes)
         stream = Stream(job=job, refs=refs, layer=layer, pid=pid, ring=ring, base=base)
         stream.fill()
-        stream.walk()
-        _ask_ahead(job, refs, pid)
-    else:
-        lanes, out = Lanes(job), Output()
-
-        def shadow() -> Any:
-            own, tiles = _tiles(job, pid)
-            return _factors(job, refs), _early(job, out, refs, layer, own, tiles)
-
-        accs, found = _accumulate(job, lanes, refs, layer, _tiles(job, pid)[1], shadow)
-        _ask_ahead(job, refs, pid)
-        _finish(job, out, refs, accs, _tiles(job, pid)[0], *found)
-
-
-def _tiles(job: Job, item: Any) -> tuple[list[Any], list[Any]]:
-    """Row tiles that an item writes, and those that it reads."""
-    own = [item * job.config.tiles + t for t in range(job.config.tiles)]
-    return own, own + [tile + job.n // 32 for tile in own] if job.epilogue == "gated" else own
-
-
-def _ask_ahead(job: Job, refs: dict[str, Ref], pid: Any) -> None:
+        stream.walk(ending)
+        ask(job.ahead, refs, pid)
+        return
+    place = Place.of(job, pid)
+    accs, (factors, early) = _accumulate(
+        job, Lanes(job), refs, layer, place, lambda: (ending.factors(), ending.early(place))
+    )
     ask(job.ahead, refs, pid)
+    ending.end(place, accs, factors, early)
 
 
 @attrs.frozen(kw_only=True)
@@ -139,15 +118,15 @@ class Stream:
     @staticmethod
     def rings(job: Job, stages: int) -> Ring:
         """The ring of a product: at most as many stages as an item has steps."""
-        steps = -(-job.blocks // job.config.warps)
-        return Ring(form=FORMATS[job.format], warps=job.config.warps, tiles=job.tiles, stages=min(stages, steps))
+        return Ring(form=FORMATS[job.format], warps=job.config.warps, tiles=job.tiles, stages=min(stages, job.steps))
 
     def _copy(self, item: Any, step: Any, stage: Any) -> None:
-        last = self.job.items - 1
+        job, last = self.job, self.job.items - 1
+        place = Place.of(job, jnp.minimum(item, last))
+        first, tiles = place.first_block(job), place.tiles(job)
         # not `where`: of two literals it lowers to a boolean (jax 0.11.2)
-        limit = (item <= last).astype(jnp.int32) * self.job.blocks
-        tiles = _tiles(self.job, jnp.minimum(item, last))[1]
-        self.ring.copy(self.base + stage * self.ring.stage_bytes, self.refs, self.layer, tiles, step, limit)
+        limit = (item <= last).astype(jnp.int32) * jnp.minimum(job.blocks - first, job.share)
+        self.ring.copy(self.base + stage * self.ring.stage_bytes, self.refs, self.layer, tiles, first, step, limit)
 
     def fill(self) -> None:
         """Begin to copy the first item's first steps. Needs nothing but weights."""
@@ -156,9 +135,9 @@ class Stream:
 
     def _advance(self, lanes: Lanes, item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
         """One step of an item: take it, copy what comes a ring later into its place, multiply."""
-        job, ring = self.job, self.ring
-        steps = -(-job.blocks // job.config.warps)
-        xs = load_x(job, lanes, self.refs["x"], step * job.config.warps + lanes.warp)
+        job, ring, steps = self.job, self.ring, self.job.steps
+        first = Place.of(job, item).first_block(job)
+        xs = load_x(job, lanes, self.refs["x"], first + step * job.config.warps + lanes.warp)
         loaded = ring.take(self.base + stage * ring.stage_bytes, xs[0][0][0])
         beyond = step + ring.stages
         over = (beyond >= steps).astype(jnp.int32)
@@ -169,16 +148,14 @@ class Stream:
         )
         return lax.rem(stage + 1, ring.stages), accs
 
-    def walk(self) -> None:
+    def walk(self, ending: Epilogue) -> None:
         """Multiply and write all items of the program; `fill` comes before."""
         job, config = self.job, self.job.config
-        steps = -(-job.blocks // config.warps)
-        lanes, out = Lanes(job), Output()
-        factors = _factors(job, self.refs)
+        lanes, factors = Lanes(job), ending.factors()
 
         def one(item: Any, stage: Any) -> Any:
-            own, tiles = _tiles(job, item)
-            early = _early(job, out, self.refs, self.layer, own, tiles)
+            place = Place.of(job, item)
+            early = ending.early(place)
             zero = jnp.zeros((config.warps, 128), jnp.float32)
             accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
 
@@ -187,11 +164,11 @@ class Stream:
                     carry = self._advance(lanes, item, i * config.unroll + u, *carry)
                 return carry
 
-            whole = steps // config.unroll
+            whole = job.steps // config.unroll
             stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
-            for step in range(whole * config.unroll, steps):
+            for step in range(whole * config.unroll, job.steps):
                 stage, accs = self._advance(lanes, item, step, stage, accs)
-            _finish(job, out, self.refs, accs, own, factors, early)
+            ending.end(place, accs, factors, early)
             return stage
 
         first = jnp.int32(0)
@@ -200,64 +177,6 @@ class Stream:
         else:
             mine = lax.div(job.items - 1 - self.pid + job.programs, job.programs)
             lax.fori_loop(0, mine, lambda i, stage: one(self.pid + i * job.programs, stage), first)
-
-
-def _factors(job: Job, refs: dict[str, Ref]) -> list[Any]:
-    return [factor(job, refs["squares"], half) if job.squares else None for half in range(job.halves)]
-
-
-def _early(job: Job, out: Output, refs: dict[str, Ref], layer: Any, own: list[Any], tiles: list[Any]) -> list[Any]:
-    """What the epilogue needs from memory, loaded before the sums are ready: row scales; gain and residual."""
-    row_scales = [
-        plt.load(refs["row_scales"].at[layer, 16 * tile + out.row]) if "row_scales" in refs else None for tile in tiles
-    ]
-    early = []
-    if job.epilogue == "residual":
-        index = refs["gain_index"][0]
-        for tile in own:
-            gain = plt.load(refs["gains"].at[index, 16 * tile + out.row])
-            before = [
-                plt.load(refs["residual"].at[jnp.minimum(out.token + COLUMNS * h, job.rows - 1), 16 * tile + out.row])
-                for h in range(job.halves)
-            ]
-            early.append((gain, before))
-    return [row_scales, early]
-
-
-def _finish(
-    job: Job, out: Output, refs: dict[str, Ref], accs: Any, own: list[Any], factors: list[Any], loaded: list[Any]
-) -> None:
-    """Sum over warps, scale, and write what the epilogue says."""
-    row_scales, early = loaded
-    for half in range(job.halves):
-        constant = OUT_SCALE[job.format] * 2.0**job.shift
-        scale = out.by_token(factors[half] * constant) if job.squares else constant
-        ys = []
-        for t in range(job.tiles):
-            y = jnp.sum(accs[t][half], axis=0) * scale
-            ys.append(y if row_scales[t] is None else y * row_scales[t])
-        token = out.token + COLUMNS * half
-        inside = token < job.rows
-        for t, tile in enumerate(own):
-            at = (token, 16 * tile + out.row)
-            if job.epilogue == "plain":
-                _store(refs["out"], at, ys[t], inside)
-            elif job.epilogue == "gated":
-                gate, up = ys[t], ys[t + len(own)]
-                _store(refs["out"], at, gate * jax.nn.sigmoid(gate) * up * 2.0**-job.out_shift, inside)
-            else:
-                gain, before = early[t]
-                residual = before[half] + ys[t]
-                plt.store(refs["residual_out"].at[at], residual, mask=inside)
-                _store(refs["out"], at, residual * gain * 2.0**-job.out_shift, inside)
-                row = lax.broadcasted_iota(jnp.int32, (COLUMNS,), 0) + COLUMNS * half
-                plt.store(refs["squares_out"].at[row, tile], out.sum_rows(residual * residual), mask=row < job.rows)
-
-
-def _store(ref: Ref, at: tuple[jax.Array, jax.Array], values: jax.Array, inside: jax.Array) -> None:
-    if ref.dtype == jnp.float16:
-        values = jnp.clip(values, -F16_MAX, F16_MAX)
-    plt.store(ref.at[at], values.astype(ref.dtype), mask=inside)
 
 
 def _whole(shape: tuple[int, ...]) -> pl.BlockSpec:
@@ -326,6 +245,8 @@ def plan(
     )
     if matrix.codes.shape[3] != 4 or matrix.n % (16 * job.tiles):
         raise ValueError(f"the kernel has no cut for {matrix.format} [{matrix.n}, {matrix.k}]; the reference has")
+    if config.splits > 1 and epilogue != "residual":
+        raise ValueError(f"a {epilogue} product has no counters for {config.splits} splits of K")
     return attrs.evolve(job, ahead=shares_of(ahead, job.programs))
 
 
@@ -387,5 +308,23 @@ def project_residual(
         "squares_out": jax.ShapeDtypeStruct((job.rows, job.n // 16), jnp.float32),
     }
     more = {"residual": residual, "gains": gains, "gain_index": gain_index}
-    new, values, squares = run(job, x, matrix, layer, outputs, more, {"residual": "residual_out"}, ahead)
-    return new, Activation(values=values, squares=squares, shift=shift, eps=eps), counters
+    aliases = {"residual": "residual_out"}
+    if config.splits > 1:
+        add_meeting(job, counters, outputs, more, aliases)
+    new, values, squares, *scratch = run(job, x, matrix, layer, outputs, more, aliases, ahead)
+    following = Activation(values=values, squares=squares, shift=shift, eps=eps)
+    return new, following, scratch[0] if scratch else counters
+
+
+def add_meeting(
+    job: Job,
+    counters: jax.Array,
+    outputs: dict[str, jax.ShapeDtypeStruct],
+    more: dict[str, jax.Array],
+    aliases: dict[str, str],
+) -> None:
+    """Add what the splits of a group need to meet: their counters, and their sums as an output that nobody reads."""
+    more["counters"], aliases["counters"] = counters, "counters_out"
+    outputs["counters_out"] = jax.ShapeDtypeStruct(counters.shape, jnp.int32)
+    partials = (job.groups, job.config.splits, job.tiles, job.halves, 128)
+    outputs["partials"] = jax.ShapeDtypeStruct(partials, jnp.float32)

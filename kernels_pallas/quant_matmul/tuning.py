@@ -22,6 +22,8 @@ class Config:
     """Hold loads before the computation by a barrier: the assembler would sink them to their first use."""
     ring: int = 0
     """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
+    splits: int = 1
+    """Programs that divide K of one group of tiles (residual only); the last that arrives adds their sums."""
     programs: int = 0
     """Programs of the grid with a ring, each walks several tiles; 0: one per tile."""
     release: bool = False
@@ -35,7 +37,7 @@ _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
     """The choice for a matrix [n, k] with this epilogue: measured for the shapes of specs.py, a near rule for others.
 
-    A row's bits depend on `warps` alone of all fields, and here on nothing but the arguments.
+    A row's bits depend on `warps` and `splits` alone of all fields, and here on nothing but the arguments.
     """
     four_bits = format in _FOUR_BITS
     if n > 65536:  # the head: so long that only the stream counts, and what follows is not ours

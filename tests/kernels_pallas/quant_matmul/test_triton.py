@@ -46,7 +46,7 @@ def inputs(format: str, n: int, k: int, rows: int, squares: bool) -> tuple[Activ
 
 def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> list[jax.Array]:
     """The kernel's results in interpret mode, residual 1 and gain 2."""
-    job = attrs.evolve(triton.plan(x, matrix, epilogue, 4, config, ()), multiply=emulated)
+    job = attrs.evolve(triton.plan(x, matrix, epilogue, 4, config, ()), multiply=emulated, on_device=False)
     rows, n = job.rows, job.n // (2 if epilogue == "gated" else 1)
     outputs = {"out": jax.ShapeDtypeStruct((rows, n), x.values.dtype if epilogue != "plain" else jnp.float32)}
     more, aliases = {}, {}
@@ -55,7 +55,12 @@ def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> l
         outputs["squares_out"] = jax.ShapeDtypeStruct((rows, n // 16), jnp.float32)
         more = {"residual": jnp.ones((rows, n)), "gains": jnp.full((2, n), 2.0), "gain_index": LAYER}
         aliases = {"residual": "residual_out"}
-    return triton.run(job, x, matrix, LAYER, outputs, more, aliases, (), interpret=True)
+    if config.splits > 1:
+        triton.add_meeting(job, jnp.zeros(counters_shape(n), jnp.int32), outputs, more, aliases)
+    results = triton.run(job, x, matrix, LAYER, outputs, more, aliases, (), interpret=True)
+    if config.splits > 1:
+        assert not np.any(results[3]), "counters are zero again"
+    return results[:3]
 
 
 def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Array]:
@@ -92,15 +97,15 @@ def check(format: str, epilogue: str, rows: tuple[int, ...], blocks: int, config
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_gives_the_references_results(format: str) -> None:
-    check(format, "plain", (2,), 1, Config(warps=1, pin=False))
+    check(format, "plain", (2,), 1, Config(warps=1))
 
 
 @pytest.mark.parametrize(
     ("format", "epilogue", "rows", "config"),
     [
-        ("fp8_row", "gated", (1, 9), Config(warps=2, pin=False)),
-        ("nvfp4", "residual", (3,), Config(warps=2, pin=False)),
-        ("bf16", "residual", (1, 2), Config(warps=2, pin=False, tiles=2, unroll=2)),
+        ("fp8_row", "gated", (1, 9), Config(warps=2)),
+        ("nvfp4", "residual", (3,), Config(warps=2)),
+        ("bf16", "residual", (1, 2), Config(warps=2, tiles=2, unroll=2)),
     ],
 )
 def test_every_epilogue_gives_the_references_results(
@@ -109,9 +114,34 @@ def test_every_epilogue_gives_the_references_results(
     check(format, epilogue, rows, 3, config)  # three blocks: no whole number for two warps
 
 
+@pytest.mark.parametrize(
+    ("format", "blocks", "config"),
+    [
+        ("fp8_row", 5, Config(warps=2, splits=2)),  # shares of 3 and 2 blocks
+        ("nvfp4", 4, Config(warps=1, splits=4, tiles=2)),
+        ("bf16", 3, Config(warps=1, splits=2, unroll=2)),
+    ],
+)
+def test_programs_that_share_k_give_the_references_results(format: str, blocks: int, config: Config) -> None:
+    check(format, "residual", (1, 9), blocks, config)
+
+
+def test_the_last_program_adds_in_the_order_of_k() -> None:
+    x, matrix = inputs("fp8_row", 16, 4 * 128, 2, squares=False)
+    together = run(x, matrix, "residual", Config(warps=4))[1]
+    apart = run(x, matrix, "residual", Config(warps=1, splits=4))[1]
+    np.testing.assert_allclose(apart, together, rtol=1e-6)
+
+
+def test_only_products_with_counters_are_split() -> None:
+    x, matrix = inputs("fp8_row", 16, 2 * 128, 1, squares=False)
+    with pytest.raises(ValueError, match="no counters"):
+        triton.project(x, matrix, LAYER, out_dtype=jnp.float32, config=Config(splits=2))
+
+
 def test_blocks_loaded_together_give_the_same_bits() -> None:
     x, matrix = inputs("fp8_row", 16, 3 * 128, 1, squares=False)
-    ways = [run(x, matrix, "plain", Config(warps=1, pin=False, unroll=unroll))[0] for unroll in (1, 2)]
+    ways = [run(x, matrix, "plain", Config(warps=1, unroll=unroll))[0] for unroll in (1, 2)]
     np.testing.assert_array_equal(*ways)
 
 
