@@ -30,7 +30,7 @@ class Config:
     """Let the next kernel launch early."""
 
 
-_BASE = Config(release=True)
+_BASE = Config()
 _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 
 
