@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.conversation import InvalidRequest
-from ninfer.server.json_reader import MAX_DEPTH, read_json
+from ninfer.server.json_reader import MAX_DEPTH, MAX_VALUES, read_json
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,33 @@ def test_refused(body: bytes, said: str) -> None:
     assert caught.value.code == "invalid_json"
     assert said in caught.value.message
     assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{" + b"".join(b'"%d":1,' % name for name in range(300_000)) + b'"299999":1}', '"299999" twice'),
+        (b"[" * MAX_DEPTH + b'["' + b'\\"' * 500_000, "nested deeper"),
+        (b"[" * MAX_DEPTH + b'"' + b'\\"' * 500_000, "Unterminated string"),
+        (b"[" * MAX_DEPTH + b'"' + b"\\n" * 500_000 + b"\\", "not JSON"),
+    ],
+    ids=["member given twice", "open string inside", "open string", "open escape"],
+)
+def test_refusals_take_no_quadratic_time(body: bytes, said: str) -> None:
+    # A megabyte or two of these took the event loop half an hour.
+    with pytest.raises(InvalidRequest, match=said):
+        read_json(body)
+
+
+@pytest.mark.contract("EXEC-014")
+def test_a_body_makes_no_millions_of_objects() -> None:
+    most = b"[" + b"0," * (MAX_VALUES - 2) + b"0]"  # the array is a value too
+    assert len(json.dumps(read_json(most))) > MAX_VALUES
+    for body in (most[:-1] + b",0]", b"[" + b"[]," * (MAX_VALUES // 2) + b"[]]", b'{"":' + most + b"}"):
+        with pytest.raises(InvalidRequest, match=f"more than {MAX_VALUES} values"):
+            read_json(body)
+    commas = b'["' + b"[,{" * MAX_VALUES + b'"]'
+    assert read_json(commas) == ["[,{" * MAX_VALUES]
 
 
 @pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1, MAX_DEPTH])

@@ -1,8 +1,9 @@
 """Read a request body as JSON, strictly: the standard reader lets too much through, and fails in too many ways.
 
 Refused besides broken syntax: bytes that are no UTF-8, a byte-order mark, NaN and Infinity, numbers beyond a double,
-lone surrogates, a member given twice, nesting deeper than `MAX_DEPTH`. Every refusal is an `InvalidRequest`.
-It knows nothing of what a body means. Invariant: what is returned can be written as strict JSON again.
+lone surrogates, a member given twice, nesting deeper than `MAX_DEPTH`, more values than `MAX_VALUES`. Every refusal is
+an `InvalidRequest`. It knows nothing of what a body means. Invariants: what is returned can be written as strict JSON
+again; the time goes by the length of the body, whatever it holds.
 """
 
 import json
@@ -16,10 +17,12 @@ from ninfer.protocols.values import shown
 
 MAX_DEPTH = 200
 """Deeper bodies are refused; tool schemas of real clients stay below 30."""
-THREAD_BYTES = 1 << 20
-"""Bodies above this are better parsed in a thread: 100 MiB take 0.2 s, in which every stream would stand still."""
+MAX_VALUES = 1 << 19
+"""Bodies of more values are refused: `[[],[],...` takes thirty times its bytes as objects, and a conversation that
+fills the longest context has a third of so many."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Possessive, and an open string goes to the end: nothing is ever looked at twice.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -38,7 +41,7 @@ def read_json(body: bytes) -> JSONValue:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _refused(f"the request body is not UTF-8: {error.reason} at byte {error.start}") from None
-    _check_depth(body)
+    _check_shape(body)
     try:
         value = cast(
             JSONValue,
@@ -79,18 +82,24 @@ def _number(digits: str) -> float:
 def _members(pairs: list[tuple[str, JSONValue]]) -> dict[str, JSONValue]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for at, name in enumerate(names) if name in names[:at])
-        raise _refused(f"the request body holds the member {shown(twice)} twice in one object")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _refused(f"the request body holds the member {shown(name)} twice in one object")
+            seen.add(name)
     return members
 
 
-def _check_depth(body: bytes) -> None:
-    """Refuse before the parser recurses. A body with few openers cannot be deep, and most have few."""
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+def _check_shape(body: bytes) -> None:
+    """Refuse before the parser recurses, or makes millions of objects. Most bodies have few openers and few commas."""
+    openers = body.count(b"[") + body.count(b"{")
+    if openers <= MAX_DEPTH and openers + body.count(b",") < MAX_VALUES:
         return
+    bare = _STRING.sub(b"", body)
+    if bare.count(b"[") + bare.count(b"{") + bare.count(b",") >= MAX_VALUES:
+        raise _refused(f"the request body holds more than {MAX_VALUES} values")
     depth = 0
-    for bracket in _BRACKETS.finditer(_STRING.sub(b"", body)):
+    for bracket in _BRACKETS.finditer(bare):
         depth += 1 if bracket.group() in b"[{" else -1
         if depth > MAX_DEPTH:
             raise _too_deep()
