@@ -8,10 +8,11 @@
 
 Shared by the protocols. A member that is null counts as not given; members that the class does not know are passed
 over: who refuses those is the protocol's business. It knows JSON values and no protocol.
-Invariant: `param` of an error is a path from the body's root, and the message begins with the same path.
+Invariants: `param` of an error is a path from the body's root, and the message begins with the same path; the first
+item of an array that does not fit ends the reading, however many there are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Protocol, TypeVar, get_args
 
 import attrs
@@ -31,6 +32,14 @@ class Fault(ValueError):
     def __init__(self, expected: str, value: object, code: str = "invalid_value") -> None:
         super().__init__(f"expected {expected}, got {shown(value)}")
         self.code = code
+
+
+class _InItem(Exception):
+    """The item at `index` does not fit; the cause says why."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
 
 
 class Rule(Protocol):
@@ -166,14 +175,17 @@ def missing(path: str) -> InvalidRequest:
 
 def _first_fault(error: BaseException, path: str) -> tuple[str, BaseException]:
     """Walk down the groups that cattrs builds, always by the first member, and collect the path on the way."""
-    while isinstance(error, cattrs.BaseValidationError):
-        error = error.exceptions[0]
-        for note in getattr(error, "__notes__", ()):
-            if isinstance(note, cattrs.AttributeValidationNote):
-                path += f".{note.name}" if path else note.name
-            elif isinstance(note, cattrs.IterableValidationNote):
-                path += f"[{note.index}]"
-    return path, error
+    while True:
+        if isinstance(error, _InItem) and error.__cause__ is not None:
+            path += f"[{error.index}]"
+            error = error.__cause__
+        elif isinstance(error, cattrs.BaseValidationError):
+            error = error.exceptions[0]
+            for note in getattr(error, "__notes__", ()):
+                if isinstance(note, cattrs.AttributeValidationNote):
+                    path += f".{note.name}" if path else note.name
+        else:
+            return path, error
 
 
 def _rule_of(annotation: object) -> Rule | None:
@@ -191,9 +203,12 @@ def _make_converter() -> cattrs.Converter:
         assert rule is not None
         inner = get_args(annotation)[0]
         # A union of a string and an array: the string is the rule's, what is left is the array.
-        arrays = [member for member in get_args(inner) if getattr(member, "__origin__", None) is tuple]
-        target = arrays[0] if arrays else inner
-        return lambda value, _: rule.apply(value, lambda items: converter.structure(items, target))
+        arrays = [member for member in (inner, *get_args(inner)) if getattr(member, "__origin__", None) is tuple]
+        if not arrays:
+            return lambda value, _: rule.apply(value, lambda one: converter.structure(one, inner))
+        item_type = get_args(arrays[0])[0]
+        # cattrs would go on and collect an error for each item: gigabytes for a body that is all wrong.
+        return lambda value, _: rule.apply(value, lambda items: _items(converter, items, item_type))
 
     def object_hook(wire_type: type[object]) -> Callable[[object, object], object]:
         members = make_dict_structure_fn(wire_type, converter)
@@ -208,6 +223,18 @@ def _make_converter() -> cattrs.Converter:
     converter.register_structure_hook_factory(attrs.has, object_hook)
     converter.register_structure_hook_factory(lambda annotation: _rule_of(annotation) is not None, rule_hook)
     return converter
+
+
+def _items(converter: cattrs.Converter, items: object, item_type: type[object]) -> tuple[object, ...]:
+    assert isinstance(items, Sequence)
+    read = converter.get_structure_hook(item_type)
+    found: list[object] = []
+    for index, item in enumerate(items):
+        try:
+            found.append(read(item, item_type))
+        except Exception as error:
+            raise _InItem(index) from error
+    return tuple(found)
 
 
 _CONVERTER = _make_converter()
