@@ -6,6 +6,7 @@ import pytest
 
 from ninfer.conversation import InvalidRequest, RequestError, Unsupported
 from ninfer.protocols.openai_chat.decode import decode
+from tests.protocols.names import CountedName, counted_names
 
 contract = pytest.mark.contract
 
@@ -44,6 +45,12 @@ def test_a_function_without_parameters() -> None:
         (tool,) = read(declared).request.tools
         assert tool.parameters is None
         assert tool.declaration == function()
+
+
+def test_a_thousand_tools_are_not_compared_each_with_each() -> None:
+    names = counted_names(1000)
+    assert [tool.name for tool in read(*map(function, names)).request.tools] == names
+    assert CountedName.compared < 10 * len(names)
 
 
 @contract("CHAT-021")

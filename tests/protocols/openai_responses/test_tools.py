@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ninfer.conversation import RequestError
 from ninfer.protocols.openai_responses.tools import read_tools
+from tests.protocols.names import CountedName, counted_names
 from tests.protocols.openai_responses.shelf import body, read
 
 contract = pytest.mark.contract
@@ -78,6 +79,12 @@ def test_identities_are_unique_and_lead_back(groups: dict[str, set[str]], flat: 
     assert all(table.origin(name) == (None, name) for name in flat)
 
 
+def test_a_thousand_tools_are_not_compared_each_with_each() -> None:
+    names = counted_names(1000)
+    assert [tool.name for tool in read_tools(list(map(function, names))).tools] == names
+    assert CountedName.compared < 10 * len(names)
+
+
 @pytest.mark.parametrize(
     "kind", ["web_search", "web_search_preview", "web_search_2025_08_26", "file_search", "code_interpreter"]
 )
@@ -97,6 +104,7 @@ def test_hosted_tools_are_left_out(kind: str) -> None:  # RSP-01
         ({"type": "local_shell"}, "tools[0].type", "unsupported_parameter"),
         ({"type": "computer_use_preview"}, "tools[0].type", "unsupported_parameter"),
         ({"type": "some new\nthing"}, "tools[0].type", "unsupported_parameter"),
+        ({"type": "web_search_２０２５_08_26"}, "tools[0].type", "unsupported_parameter"),
         (namespace("a", {"type": "custom", "name": "c"}), "tools[0].tools[0].type", "unsupported_parameter"),
         (namespace("a", {"type": "web_search"}), "tools[0].tools[0].type", "unsupported_parameter"),
         (function("f", defer_loading=True), "tools[0].defer_loading", "unsupported_parameter"),

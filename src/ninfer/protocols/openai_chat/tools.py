@@ -29,7 +29,7 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> tuple[Tool, ...]:
         InvalidRequest: a malformed declaration, or two of one name.
         Unsupported: arguments or an input that would have to be constrained.
     """
-    tools: list[Tool] = []
+    tools: dict[str, Tool] = {}
     for at, raw in enumerate(declared):
         path = f"tools[{at}]"
         wire = structure(raw, WireTool, at=path)
@@ -38,12 +38,11 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> tuple[Tool, ...]:
             raise missing(f"{path}.{wire.type}")
         path = f"{path}.{wire.type}"
         check_name(f"{path}.name", inner.name)
-        if any(tool.name == inner.name for tool in tools):
+        if inner.name in tools:
             raise declared_twice(f"{path}.name", inner.name)
-        tools.append(
-            _function(path, inner, raw[wire.type]) if isinstance(inner, FunctionTool) else _custom(path, inner)
-        )
-    return tuple(tools)
+        made = _function(path, inner, raw[wire.type]) if isinstance(inner, FunctionTool) else _custom(path, inner)
+        tools[made.name] = made
+    return tuple(tools.values())
 
 
 def calls_allowed(choice: JSONValue) -> bool:

@@ -23,7 +23,8 @@ Origin: TypeAlias = tuple[str | None, str]
 """Namespace (None: none) and name of a function, as the caller knows them."""
 
 _HOSTED = re.compile(
-    r"(web_search|web_search_preview)(_\d{4}_\d{2}_\d{2})?|file_search|code_interpreter|image_generation|tool_search"
+    r"(web_search|web_search_preview)(_\d{4}_\d{2}_\d{2})?|file_search|code_interpreter|image_generation|tool_search",
+    re.ASCII,
 )
 """Tools that the service itself would run: their declarations are left out, for clients send them unasked."""
 
@@ -153,16 +154,18 @@ def _declared(path: str, raw: Mapping[str, JSONValue], namespace: str | None) ->
 
 def _identities(found: Sequence[_Declared]) -> dict[Origin, str]:
     # Plain functions first: their names are their identities, so a namespace's function is the one that gives way.
-    taken: dict[Origin, str] = {}
+    identities: dict[Origin, str] = {}
+    taken: set[str] = set()
     for one in sorted(found, key=lambda one: one.origin[0] is not None):
-        if one.origin in taken:
+        if one.origin in identities:
             raise declared_twice(f"{one.path}.name", one.function.name)
         identity, again = _joined(one.origin), 1
-        while identity in taken.values():
+        while identity in taken:
             again += 1
             identity = f"{_joined(one.origin)}_{again}"
-        taken[one.origin] = identity
-    return taken
+        identities[one.origin] = identity
+        taken.add(identity)
+    return identities
 
 
 def _joined(origin: Origin) -> str:
