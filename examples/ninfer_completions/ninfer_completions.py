@@ -64,7 +64,7 @@ class LegacyCompletions:
 
     async def create(self, call: Call) -> None:
         """Complete one prompt."""
-        body = structure(await call.json(), Body)
+        body = await call.decoded(lambda body: structure(body, Body))
         self.host.check_model(body.model)
         request = GenerationRequest(
             turns=(Turn(role="user", parts=(TextPart(body.prompt),)),),

@@ -50,7 +50,7 @@ def test_what_a_plugin_may_rely_on() -> None:
     assert plugin.ENTRY_POINT_GROUP == "ninfer.protocols"
     assert members(ProtocolHost) == {"model", "flags", "check_model", "count_tokens", "generate"}
     assert members(plugin.Protocol) == {"name", "request_id_header", "routes", "error", "stream_error"}
-    assert members(plugin.Call) == {"request_id", "headers", "path_args", "query", "json", "reply", "stream"}
+    assert members(plugin.Call) == {"request_id", "headers", "path_args", "query", "decoded", "reply", "stream"}
     assert members(plugin.FrameSink) == {"send"}
     assert [field.name for field in plugin.Route.__attrs_attrs__] == ["method", "path", "handler", "summary", "body"]
     assert [field.name for field in plugin.WireError.__attrs_attrs__] == ["status", "body", "headers"]

@@ -315,6 +315,7 @@ async def test_a_stop_refuses_new_connections_and_ends_the_running_ones() -> Non
         nursery.start_soon(ask, http, False)
         nursery.start_soon(ask, http, True)
         await until(lambda: host.open_generations == 2)
+        await trio.testing.wait_all_tasks_blocked(0.05)  # the stream's first frame has left
         begin_s = trio.current_time()
         server.stop.ask()
         await until(lambda: len(answers) == 2)

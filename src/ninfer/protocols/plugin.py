@@ -12,7 +12,7 @@ Cancellation of the handler means that the client is gone.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol as Interface
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
@@ -20,6 +20,8 @@ from ninfer.conversation import RequestError
 from ninfer.service.host import ProtocolHost as ProtocolHost
 
 ENTRY_POINT_GROUP = "ninfer.protocols"
+
+Decoded = TypeVar("Decoded")
 
 JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
 
@@ -71,12 +73,15 @@ class Call(Interface):
         """Query parameters; the last one of a name wins."""
         ...
 
-    async def json(self) -> JSONValue:
-        """The body, read strictly (UTF-8, no NaN, no duplicate surprises, bounded depth).
+    async def decoded(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+        """What `decode` makes of the body, read strictly (UTF-8, no NaN, no duplicate surprises, bounded depth).
+
+        A large body is read and decoded on a thread: `decode` must not await, nor touch what others change meanwhile.
 
         Raises:
             InvalidRequest: the body is not JSON.
             RequestTooLarge: the body is over the limit.
+            Exception: what `decode` raises.
         """
         ...
 

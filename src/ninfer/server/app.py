@@ -10,27 +10,25 @@ Invariant: every answer carries a request id, and no answer is HTML.
 import functools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-import trio
 from quart import Response, request
 from quart.globals import request_ctx
-from quart.wrappers import Request
 from quart_trio import QuartTrio
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
-from ninfer.conversation import InternalError, InvalidRequest, NotFound, Overloaded, RequestTooLarge
-from ninfer.protocols.plugin import JSONValue, Protocol, Route
+from ninfer.conversation import InternalError, InvalidRequest, NotFound
+from ninfer.protocols.plugin import Protocol, Route
 from ninfer.protocols.registry import check_routes
 from ninfer.protocols.sse import dump_json
 from ninfer.server import access, guards, models, openapi
+from ninfer.server.body_reader import BodyReader, too_large
 from ninfer.server.body_room import BodyRoom
-from ninfer.server.connection import Connection, NoWebsocket, body_was_dropped, request_id, request_nursery
+from ninfer.server.connection import Connection, NoWebsocket, request_id, request_nursery
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import Answer, CallFacts, Exchange
 from ninfer.server.frames import FrameBody
 from ninfer.server.headers import HeaderMap
-from ninfer.server.json_reader import THREAD_BYTES, read_json
 from ninfer.server.running import RunningCalls
 from ninfer.server.settings import ServerSettings
 from ninfer.service.host import ServiceHost
@@ -74,9 +72,12 @@ def create_app(
         access.add_cors(app)
     models.add_routes(app, host)
     openapi.add_route(app, protocols, needs_key=settings.api_key is not None)
+    bodies = BodyReader()
     for protocol in protocols:
         for route in protocol.routes():
-            _add_route(app, protocol, route, settings, running)
+            _add_route(
+                app, protocol, route, functools.partial(_answer_call, protocol, route, bodies, settings, running)
+            )
     return app
 
 
@@ -92,17 +93,19 @@ def json_response(answer: Answer) -> Response:
     return response
 
 
-def _add_route(
-    app: QuartTrio, protocol: Protocol, route: Route, settings: ServerSettings, running: RunningCalls
-) -> None:
-    view = functools.partial(_answer_call, protocol, route, settings, running)
+def _add_route(app: QuartTrio, protocol: Protocol, route: Route, view: Callable[..., Awaitable[Response]]) -> None:
     rule = re.sub(r"\{(\w+)(?::(\w+))?\}", lambda m: f"<{m[2]}:{m[1]}>" if m[2] else f"<{m[1]}>", route.path)
     for path in served_paths(rule):
         app.add_url_rule(path, f"{protocol.name} {route.method} {path}", view, methods=[route.method])
 
 
 async def _answer_call(
-    protocol: Protocol, route: Route, settings: ServerSettings, running: RunningCalls, **path_args: str
+    protocol: Protocol,
+    route: Route,
+    bodies: BodyReader,
+    settings: ServerSettings,
+    running: RunningCalls,
+    **path_args: str,
 ) -> Response:
     """The view of every protocol route: start the handler, wait for the head of its answer, hand on the rest."""
     facts = CallFacts(
@@ -111,8 +114,7 @@ async def _answer_call(
         path_args=path_args,
         query={name: values[-1] for name, values in request.args.lists()},
     )
-    body_reader = functools.partial(_read_body, request_ctx.request)
-    exchange = Exchange(facts, protocol, body_reader)
+    exchange = Exchange(facts, protocol, functools.partial(bodies.read, request_ctx.request))
     request_nursery(request).start_soon(_run_call, exchange, route, running)
     silent = await exchange.begin(settings.keep_alive_s)
     if exchange.answer is not None:
@@ -130,32 +132,6 @@ async def _run_call(exchange: Exchange, route: Route, running: RunningCalls) -> 
         await exchange.run(route.handler)
 
 
-async def _read_body(wire_request: Request) -> JSONValue:
-    """The body of a request, whole and strict.
-
-    Raises:
-        InvalidRequest: it is no JSON, or encoded in a way that is not read here.
-        RequestTooLarge: it is over the limit.
-        Overloaded: with the bodies of others it is over what all may take.
-    """
-    encoding = wire_request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise InvalidRequest("the request body must not be compressed", code="unsupported_content_encoding")
-    try:
-        body = await wire_request.get_data(cache=False, as_text=False, parse_form_data=False)
-    except RequestEntityTooLarge:
-        raise _too_large(wire_request) from None
-    if body_was_dropped(wire_request):
-        raise Overloaded("the bodies of the requests that are being answered take all the memory that they may")
-    if len(body) < THREAD_BYTES:
-        return read_json(body)
-    return await trio.to_thread.run_sync(read_json, body, abandon_on_cancel=True)
-
-
-def _too_large(wire_request: Request) -> RequestTooLarge:
-    return RequestTooLarge(f"the request body is over the limit of {wire_request.max_content_length} bytes")
-
-
 def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
     """No answer of the framework's own goes out as HTML, and each has its request id."""
 
@@ -163,7 +139,7 @@ def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
     async def framework_error(error: HTTPException) -> Response:
         status = error.code or 500
         if status == 413:
-            return json_response(envelopes.answer(request.path, _too_large(request_ctx.request), request_id(request)))
+            return json_response(envelopes.answer(request.path, too_large(request_ctx.request), request_id(request)))
         code = re.sub(r"\W+", "_", error.name.lower())
         what = f"{request.method} {request.path[:200]}".encode("ascii", "backslashreplace").decode()
         kind = NotFound if status == 404 else InvalidRequest if status < 500 else InternalError

@@ -9,14 +9,15 @@ the request owned is free again when the client reads it.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Protocol as Interface
 
 import attrs
 import trio
 
 from ninfer.conversation import EngineUnavailable, InternalError, RequestError
-from ninfer.protocols.plugin import Handler, JSONValue, Protocol, StreamFailed
+from ninfer.protocols.plugin import Decoded, Handler, JSONValue, Protocol, StreamFailed
 from ninfer.server.frames import FrameQueue
 
 log = logging.getLogger(__name__)
@@ -41,13 +42,21 @@ class CallFacts:
     query: Mapping[str, str]
 
 
+class ReadBody(Interface):
+    """Reads the body of one request."""
+
+    async def __call__(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+        """See `Call.decoded`."""
+        ...
+
+
 class Exchange:
     """A request and the answer that is being made; implements `Call`."""
 
-    def __init__(self, facts: CallFacts, protocol: Protocol, read_json: Callable[[], Awaitable[JSONValue]]) -> None:
+    def __init__(self, facts: CallFacts, protocol: Protocol, read_body: ReadBody) -> None:
         self._facts = facts
         self._protocol = protocol
-        self._read_json = read_json
+        self._read_body = read_body
         self._scope = trio.CancelScope()
         self._stopped = False
         self._reply: Answer | None = None
@@ -85,9 +94,9 @@ class Exchange:
         """Query parameters."""
         return self._facts.query
 
-    async def json(self) -> JSONValue:
-        """The body."""
-        return await self._read_json()
+    async def decoded(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+        """The body, decoded."""
+        return await self._read_body(decode)
 
     async def reply(
         self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None

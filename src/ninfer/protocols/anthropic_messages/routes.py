@@ -43,7 +43,7 @@ class AnthropicMessages:
 
     async def create(self, call: Call) -> None:
         """Generate one message. The model's name selects nothing: there is one model (ANTH-046)."""
-        asked = decode(await call.json())
+        asked = await call.decoded(decode)
         encoder = MessageEncoder(Head(id=f"msg_{uuid4().hex}", model=asked.model), show_thinking=asked.show_thinking)
         if asked.stream:
             await self._stream(call, asked, encoder)
@@ -54,7 +54,7 @@ class AnthropicMessages:
 
     async def count_tokens(self, call: Call) -> None:
         """Count the prompt that `create` would make of the same body."""
-        request = decode_count(await call.json())
+        request = await call.decoded(decode_count)
         await call.reply({"input_tokens": await self.host.count_tokens(request)})
 
     async def _stream(self, call: Call, asked: MessagesCall, encoder: MessageEncoder) -> None:

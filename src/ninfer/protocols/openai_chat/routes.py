@@ -41,7 +41,7 @@ class OpenAIChat:
 
     async def create(self, call: Call) -> None:
         """Generate one completion."""
-        chat = decode(await call.json())
+        chat = await call.decoded(decode)
         self.host.check_model(chat.model)
         head = Head(id=f"chatcmpl-{uuid4().hex}", created=int(time.time()), model=self.host.model.id)
         if chat.stream:

@@ -27,7 +27,7 @@ METADATA_PAIRS, METADATA_KEY_CHARS, METADATA_VALUE_CHARS = 16, 64, 512
 
 
 class Shelf(Protocol):
-    """What decoding needs of the store."""
+    """What decoding needs of the store; asked from whatever thread decodes."""
 
     def get(self, response_id: str) -> StoredResponse | None:
         """The Response of that id."""

@@ -7,6 +7,7 @@ end is said, so whoever has its id can ask for it.
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -30,6 +31,8 @@ SILENCE_S = 60.0
 """Clients that do not count comments as life give up after minutes: an event comes at least this often (D31)."""
 
 IGNORED_TOOLS_HEADER = "x-ninfer-ignored-tools"
+MOST_IGNORED = 16
+"""Types that are named there; no client has more, and a header of many kilobytes is one that clients cannot read."""
 
 
 class OpenAIResponses:
@@ -64,7 +67,7 @@ class OpenAIResponses:
 
     async def create(self, call: Call) -> None:
         """Generate one Response."""
-        asked = decode(await call.json(), self.store)
+        asked = await call.decoded(partial(decode, shelf=self.store))
         self.host.check_model(asked.wire.model)
         headers = _headers(asked)
         head = Head(
@@ -87,7 +90,7 @@ class OpenAIResponses:
 
     async def count(self, call: Call) -> None:
         """Count the tokens of the prompt that the same body would make (RTOK-001)."""
-        asked = decode(await call.json(), self.store)
+        asked = await call.decoded(partial(decode, shelf=self.store))
         self.host.check_model(asked.wire.model)
         tokens = await self.host.count_tokens(asked.request)
         await call.reply({"object": "response.input_tokens", "input_tokens": tokens}, headers=_headers(asked))
@@ -182,6 +185,7 @@ class _Stream:
 def _headers(asked: ResponsesCall) -> dict[str, str]:
     if not asked.table.ignored:
         return {}
-    names = ", ".join(asked.table.ignored)
+    ignored = asked.table.ignored
+    names = ", ".join(ignored[:MOST_IGNORED] + (("...",) if len(ignored) > MOST_IGNORED else ()))
     log.warning("hosted tools are not offered and were left out of a request: %s", names)
     return {IGNORED_TOOLS_HEADER: names}

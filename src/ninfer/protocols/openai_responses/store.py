@@ -7,6 +7,7 @@ object takes is counted once. It knows no HTTP and no engine.
 Invariant: `used_bytes` is the size of all objects stored and of every context that one of them reaches.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
@@ -64,13 +65,14 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """The store. Synchronous: nothing can come between a look and a change."""
+    """The store. A call is whole before the next one begins, from whatever thread: large bodies are decoded on some."""
 
     def __init__(self, *, max_records: int, max_bytes: int) -> None:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._records: OrderedDict[str, StoredResponse] = OrderedDict()  # id -> record, the latest used last
         self._items: dict[str, dict[str, AnyItem]] = {}  # item id -> Responses that hold it -> Item, the latest last
+        self._lock = threading.RLock()
         self.used_bytes = 0
 
     def __len__(self) -> int:
@@ -78,19 +80,21 @@ class ResponseStore:
 
     def get(self, response_id: str) -> StoredResponse | None:
         """The Response of that id, which counts as used now."""
-        record = self._records.get(response_id)
-        if record is not None:
-            self._records.move_to_end(response_id)
-        return record
+        with self._lock:
+            record = self._records.get(response_id)
+            if record is not None:
+                self._records.move_to_end(response_id)
+            return record
 
     def item(self, item_id: str) -> AnyItem | None:
         """An Item of a stored Response, input or output (D29)."""
-        holders = self._items.get(item_id)
-        if holders is None:
-            return None
-        response_id, item = next(reversed(holders.items()))
-        self._records.move_to_end(response_id)
-        return item
+        with self._lock:
+            holders = self._items.get(item_id)
+            if holders is None:
+                return None
+            response_id, item = next(reversed(holders.items()))
+            self._records.move_to_end(response_id)
+            return item
 
     def put(self, record: StoredResponse) -> None:
         """Keep `record`; others go until there is room.
@@ -106,27 +110,29 @@ class ResponseStore:
                 code=OVERFLOW_CODE,
                 param="store",
             )
-        self._hold(record.context)
-        self._records[record.id] = record
-        self.used_bytes += record.body_bytes
-        for item in record.context.items:
-            self._items.setdefault(item.id, {})[record.id] = item
-        while len(self._records) > self._max_records or self.used_bytes > self._max_bytes:
-            self.delete(next(iter(self._records)))
+        with self._lock:
+            self._hold(record.context)
+            self._records[record.id] = record
+            self.used_bytes += record.body_bytes
+            for item in record.context.items:
+                self._items.setdefault(item.id, {})[record.id] = item
+            while len(self._records) > self._max_records or self.used_bytes > self._max_bytes:
+                self.delete(next(iter(self._records)))
 
     def delete(self, response_id: str) -> bool:
         """Forget the Response of that id; false if there is none."""
-        record = self._records.pop(response_id, None)
-        if record is None:
-            return False
-        self.used_bytes -= record.body_bytes
-        for item in record.context.items:
-            holders = self._items[item.id]
-            del holders[response_id]
-            if not holders:
-                del self._items[item.id]
-        self._release(record.context)
-        return True
+        with self._lock:
+            record = self._records.pop(response_id, None)
+            if record is None:
+                return False
+            self.used_bytes -= record.body_bytes
+            for item in record.context.items:
+                holders = self._items[item.id]
+                del holders[response_id]
+                if not holders:
+                    del self._items[item.id]
+            self._release(record.context)
+            return True
 
     def _hold(self, context: Context) -> None:
         for one in context.chain():

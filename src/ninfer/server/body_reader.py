@@ -1,0 +1,60 @@
+"""Reads request bodies: whole, strict, and large ones on a thread, where what protocols make of them is made as well.
+
+It knows HTTP bodies and JSON, no protocol. Invariants: no body keeps the event loop from other requests for longer than
+a small one takes; of large ones so few are read at once that their objects have room.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+from quart.wrappers import Request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from ninfer.conversation import InvalidRequest, Overloaded, RequestTooLarge
+from ninfer.protocols.plugin import Decoded, JSONValue
+from ninfer.server.connection import body_was_dropped
+from ninfer.server.json_reader import read_json
+
+THREAD_BYTES = 1 << 16
+"""Bodies from here on take milliseconds, and up to seconds: of 20 MiB, 100,000 messages."""
+THREADS = 2
+
+
+class BodyReader:
+    """The reader of one application."""
+
+    def __init__(self) -> None:
+        self._threads = trio.CapacityLimiter(THREADS)
+
+    async def read(self, request: Request, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+        """What `decode` makes of the body of `request`.
+
+        Raises:
+            InvalidRequest: it is no JSON, or encoded in a way that is not read here.
+            RequestTooLarge: it is over the limit.
+            Overloaded: with the bodies of others it is over what all may take.
+        """
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise InvalidRequest("the request body must not be compressed", code="unsupported_content_encoding")
+        try:
+            body = await request.get_data(cache=False, as_text=False, parse_form_data=False)
+        except RequestEntityTooLarge:
+            raise too_large(request) from None
+        if body_was_dropped(request):
+            raise Overloaded("the bodies of the requests that are being answered take all the memory that they may")
+        if len(body) < THREAD_BYTES:
+            return decode(read_json(body))
+        return await trio.to_thread.run_sync(
+            partial(_decoded, body, decode), limiter=self._threads, abandon_on_cancel=True
+        )
+
+
+def too_large(request: Request) -> RequestTooLarge:
+    """The refusal of a body that is over the limit."""
+    return RequestTooLarge(f"the request body is over the limit of {request.max_content_length} bytes")
+
+
+def _decoded(body: bytes, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+    return decode(read_json(body))
