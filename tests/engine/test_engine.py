@@ -9,7 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from ninfer.engine.engine import STACK_BYTES, RunningEngine, open_engine
+from ninfer.engine.deep_stack import STACK_BYTES
+from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.scheduler import UNPACED, Pacing
 from ninfer.engine.types import (
     Admitted,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from ninfer.engine.engine import STACK_BYTES
+from ninfer.engine.deep_stack import start_deep
 
 _T = TypeVar("_T")
 
@@ -20,12 +20,8 @@ def in_thread(work: Callable[[], _T], *, name: str) -> _T:
         except BaseException as error:  # handed on, whatever it is
             failed.append(error)
 
-    before = threading.stack_size(STACK_BYTES)
-    try:
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        thread.start()
-    finally:
-        threading.stack_size(before)
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    start_deep(thread)
     thread.join()
     if failed:
         raise failed[0]

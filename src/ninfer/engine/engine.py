@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ninfer.engine.cache import pages_for
+from ninfer.engine.deep_stack import start_deep
 from ninfer.engine.device import Device
 from ninfer.engine.scheduler import Note
 from ninfer.engine.types import (
@@ -34,9 +35,6 @@ from ninfer.engine.types import (
     Prompt,
 )
 from ninfer.engine.worker import Direct, Worker, run_as_asked
-
-STACK_BYTES = 64 << 20
-"""XLA's compiler recurses deeply: the default stack of a thread is not enough for it."""
 
 logger = logging.getLogger(__name__)
 
@@ -111,11 +109,7 @@ class RunningEngine:
 
     async def open(self) -> None:
         """Start the thread and wait until the device is ready. Raises what its preparation raised."""
-        before = threading.stack_size(STACK_BYTES)  # for all threads of the process: set it back at once
-        try:
-            self._thread.start()
-        finally:
-            threading.stack_size(before)
+        start_deep(self._thread)
         await self._ready.wait()
         if self._start_error is not None:
             raise self._start_error

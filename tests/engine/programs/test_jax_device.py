@@ -205,24 +205,44 @@ def test_a_refused_unit_costs_nothing(device: JaxDevice) -> None:
 
 
 def test_progress_and_the_compile_cache(tmp_path: Path) -> None:
-    """Programs are stored in a private folder, and progress ends where it said it would."""
-    given = golden()
+    """Threads store their programs in a private folder and find them there; progress ends where it said it would."""
+    form = PerLayer(golden().config, golden().weights)
     calls: list[tuple[str, int, int]] = []
+    seen: list[str] = []
     folder = tmp_path / "programs"
-    device = JaxDevice(
-        PerLayer(given.config, given.weights),
-        lanes=1,
-        total_pages=3,
-        prefill_chunk_tokens=64,
-        max_context_tokens=192,
-        compile_cache=folder,
-        progress=lambda name, done, total: calls.append((name, done, total)),
-    )
-    try:
+
+    def prepare() -> tuple[list[str], list[str]]:
+        """The programs of a device, and which of JAX's events about its cache came."""
+        calls.clear()
+        seen.clear()
+        jax.clear_caches()
+        device = JaxDevice(
+            form,
+            lanes=1,
+            total_pages=3,
+            prefill_chunk_tokens=64,
+            max_context_tokens=192,
+            compile_cache=folder,
+            progress=lambda name, done, total: calls.append((name, done, total)),
+            compile_threads=2,
+        )
         device.prepare()
+        return [facts.name for facts in device.programs], list(seen)
+
+    def listen(name: str, **facts: object) -> None:
+        if name.startswith("/jax/compilation_cache/cache_"):
+            seen.append(name.rpartition("_")[2])
+
+    jax.monitoring.register_event_listener(listen)
+    try:
+        for expected in ("misses", "hits"):
+            names, events = prepare()
+            assert names == ["prefill 64", "decode 1"]
+            assert events == [expected] * 3  # with the memory
+            assert calls == [("prefill 64", 0, 3), ("decode 1", 1, 3), ("memory", 2, 3), ("ready", 3, 3)]
     finally:
         jax.config.update("jax_compilation_cache_dir", None)
-    assert calls == [("prefill 64", 0, 3), ("decode 1", 1, 3), ("memory", 2, 3), ("ready", 3, 3)]
+        jax.monitoring.unregister_event_listener(listen)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len([file for file in folder.iterdir() if "decode_step" in file.name or "prefill_step" in file.name]) >= 2
 

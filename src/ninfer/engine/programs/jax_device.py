@@ -4,7 +4,6 @@ Knows arrays and programs; knows no request and decides nothing. Invariants: aft
 called, so nothing traces or compiles; memory has one owner, is donated to every call and taken back from it.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from ninfer.engine.cache import pages_for
 from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
 from ninfer.engine.model.trunk import NOWHERE
 from ninfer.engine.programs.compile_cache import use_compile_cache
+from ninfer.engine.programs.compiling import Built, Source, build, threads_here
 from ninfer.engine.programs.form import Form, Memory, StepOutput, Tree
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
@@ -39,6 +39,7 @@ class ProgramFacts:
 
     name: str
     compile_s: float
+    """Its own lowering and compiling; programs are compiled side by side, so the sum is more than the wait for all."""
     workspace_bytes: int
     """What the program allocates while it runs, its results included."""
     aliased_bytes: int
@@ -95,6 +96,7 @@ class JaxDevice:
         decode_ahead_of_time: bool = True,
         decode_batches: Sequence[int] | None = None,
         prefill_sizes: tuple[int, ...] | None = None,
+        compile_threads: int | None = None,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -112,6 +114,7 @@ class JaxDevice:
                 needs them.
             prefill_sizes: tokens that prefill programs are compiled for, ascending, the last of them
                 `prefill_chunk_tokens`; without it the form's own choice.
+            compile_threads: programs that are compiled side by side; without it one for each core.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
@@ -136,6 +139,7 @@ class JaxDevice:
         self._decode_ahead_of_time = decode_ahead_of_time
         self._prefill_sizes = form.chunk_buckets(prefill_chunk_tokens) if prefill_sizes is None else prefill_sizes
         self._decode_batches = range(1, lanes + 1) if decode_batches is None else tuple(decode_batches)
+        self._compile_threads = threads_here() if compile_threads is None else compile_threads
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
@@ -204,21 +208,29 @@ class JaxDevice:
 
     def _compile_programs(self, total: int) -> None:
         memory = jax.eval_shape(self._make_memory())
-        done = 0
-        for tokens in self._prefill_sizes:
-            name = f"prefill {tokens}"
-            self._progress(name, done, total)
-            step = partial(self._form.prefill_step, self._used_tokens, self._table_pages)
-            self._prefill[tokens] = self._compile(name, step, memory, self._pack_prefill(_IDLE_UNIT, tokens))
-            done += 1
-        for rows in self._decode_batches:
-            self._progress(f"decode {rows}", done, total)
-            step = partial(self._form.decode_step, self._used_tokens)
-            if self._decode_ahead_of_time:
-                self._decode[rows] = self._compile(f"decode {rows}", step, memory, self._pack_decode(_idle_rows(rows)))
-            else:
-                self._decode[rows] = jax.jit(step, donate_argnums=1)
-            done += 1
+        prefill = partial(self._form.prefill_step, self._used_tokens, self._table_pages)
+        decode = partial(self._form.decode_step, self._used_tokens)
+        sources = [
+            self._source(f"prefill {tokens}", prefill, memory, self._pack_prefill(_IDLE_UNIT, tokens))
+            for tokens in self._prefill_sizes
+        ]
+        if self._decode_ahead_of_time:
+            sources += [
+                self._source(f"decode {rows}", decode, memory, self._pack_decode(_idle_rows(rows)))
+                for rows in self._decode_batches
+            ]
+        built = build(
+            sources, threads=self._compile_threads, waiting=lambda name, done: self._progress(name, done, total)
+        )
+        self._compilations += len(built)
+        self._facts = {made.name: _program_facts(made) for made in built}
+        programs: list[Program] = [made.program for made in built]
+        prefills = len(self._prefill_sizes)
+        self._prefill = dict(zip(self._prefill_sizes, programs[:prefills], strict=True))
+        if self._decode_ahead_of_time:
+            self._decode = dict(zip(self._decode_batches, programs[prefills:], strict=True))
+        else:
+            self._decode = {rows: jax.jit(decode, donate_argnums=1) for rows in self._decode_batches}
 
     def _compile_by_calls(self) -> None:
         """Let JAX compile the decode programs now: by rounds over slots beyond the memory, which change nothing."""
@@ -271,13 +283,8 @@ class JaxDevice:
         output.chosen.copy_to_host_async()
         return JaxPending(output, sampled)
 
-    def _compile(self, name: str, step: Step, memory: Memory, plan: np.ndarray) -> Program:
-        begin_s = time.monotonic()
-        compiled = jax.jit(step, donate_argnums=1).lower(self._form.weights, memory, plan).compile()
-        self._compilations += 1
-        self._facts[name] = _program_facts(name, compiled, time.monotonic() - begin_s)
-        program: Program = compiled
-        return program
+    def _source(self, name: str, step: Step, memory: Memory, plan: np.ndarray) -> Source[jax.stages.Compiled]:
+        return Source(name, lambda: jax.jit(step, donate_argnums=1).lower(self._form.weights, memory, plan))
 
 
 def _is_whole(memory: Memory) -> bool:
@@ -291,10 +298,9 @@ def _is_whole(memory: Memory) -> bool:
     return True
 
 
-def _program_facts(name: str, compiled: jax.stages.Compiled, compile_s: float) -> ProgramFacts:
-    sizes = compiled.memory_analysis()
-    if sizes is None:  # a backend that does not say
-        return ProgramFacts(name=name, compile_s=compile_s, workspace_bytes=0, aliased_bytes=0)
-    aliased = sizes.alias_size_in_bytes
-    workspace = sizes.temp_size_in_bytes + sizes.output_size_in_bytes - aliased
-    return ProgramFacts(name=name, compile_s=compile_s, workspace_bytes=workspace, aliased_bytes=aliased)
+def _program_facts(built: Built[jax.stages.Compiled]) -> ProgramFacts:
+    sizes, aliased, workspace = built.program.memory_analysis(), 0, 0
+    if sizes is not None:  # a backend that says
+        aliased = sizes.alias_size_in_bytes
+        workspace = sizes.temp_size_in_bytes + sizes.output_size_in_bytes - aliased
+    return ProgramFacts(name=built.name, compile_s=built.compile_s, workspace_bytes=workspace, aliased_bytes=aliased)
