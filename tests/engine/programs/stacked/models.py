@@ -35,6 +35,10 @@ SMALL = TextConfig(
 )
 
 
+_UNPACK = jax.jit(unpack_matrix)
+"""Operation by operation every shape would be compiled some thirty times over."""
+
+
 def per_layer(config: TextConfig, stacked: StackedWeights) -> TextWeights:
     """The numbers that the packed matrices stand for, as float32 arrays per layer."""
     attended, keys = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
@@ -87,5 +91,5 @@ def per_layer(config: TextConfig, stacked: StackedWeights) -> TextWeights:
 
 
 def _cut(matrix: PackedMatrix, layer: int, rows: Sequence[int]) -> list[jax.Array]:
-    whole = unpack_matrix(matrix, jnp.array([layer], jnp.int32))
+    whole = _UNPACK(matrix, jnp.array([layer], jnp.int32))
     return [jnp.asarray(part) for part in np.split(np.asarray(whole), np.cumsum(rows)[:-1])]
