@@ -4,9 +4,11 @@
     python benchmarks/kernels/quant_matmul.py time 'product format M options' ...
     python benchmarks/kernels/quant_matmul.py layer 'format M' ...
 
-Options are fields of `Config` with commas, and ahead_bytes: 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'. Kernels
-run in chains of 64 over different weights, one jitted call, so that launches look as in a decode step. JSON goes into
-the folder $OUT when it is set.
+Options are fields of `Config` with commas, and ahead_bytes: 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'; `check`
+takes them after a colon, 'q4_g64:splits=2'. Products are those of specs.py, or 'NxK' (plain) with N and K given.
+Kernels run in chains of 64 over different weights, one jitted call, so that launches look as in a decode step; the
+option sets of one product take turns, so that a clock that drifts drifts for all. JSON goes into the folder $OUT when
+it is set.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
-from kernels_pallas.quant_matmul import activation_dtype, triton
+from kernels_pallas.quant_matmul import activation_dtype, counters_shape, triton
 from kernels_pallas.quant_matmul.specs import PRODUCTS
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
@@ -93,20 +95,23 @@ def check_case(format: str, epilogue: str, rows: int, k: int, config: Config) ->
         expected = [np.clip(silu, -F16_MAX, F16_MAX) if dtype == np.float16 else silu]
     else:
         run = jax.jit(
-            lambda x, m, at, r, g: triton.project_residual(
-                x, m, at, r, g, at, COUNTERS, out_dtype=dtype, shift=6, eps=EPS, **more
-            )[:2],
-            donate_argnums=3,
+            lambda x, m, at, r, g, c: triton.project_residual(
+                x, m, at, r, g, at, c, out_dtype=dtype, shift=6, eps=EPS, **more
+            ),
+            donate_argnums=(3, 5),
         )
         before = np.asarray(residual, np.float64)
-        new, following = run(x, matrix, scalar(1), residual, gains)
+        counters = jnp.zeros(counters_shape(n), jnp.int32)
+        new, following, counters = run(x, matrix, scalar(1), residual, gains, counters)
+        if np.any(np.asarray(counters)):
+            raise AssertionError(f"counters are not zero again: {format} {rows} rows, {config}")
         got = [new, following.values, following.squares]
         total = before + y
         expected = [total, total * np.asarray(gains[1]) / 64, (total**2).reshape(rows, -1, 16).sum(2)]
     error = max(
         float(np.abs(np.asarray(g, np.float64) - e).max() / np.abs(e).max()) for g, e in zip(got, expected, strict=True)
     )
-    name = f"{format} {epilogue} M={rows} K={k} {config.warps}w t{config.tiles}"
+    name = f"{format} {epilogue} M={rows} K={k} {config.warps}w t{config.tiles} s{config.splits} r{config.ring}"
     return name, error, np.concatenate([np.asarray(g[0], np.float32).ravel() for g in got]).view(np.uint32)
 
 
@@ -120,7 +125,8 @@ def check(formats: list[str], rows: tuple[int, ...] = (1, 3, 8, 16)) -> list[dic
         for epilogue, k in (("plain", 5120), ("gated", 5120), ("residual", 6144), ("residual", 17408)):
             n = {"plain": 16384, "gated": 34816, "residual": 5120}[epilogue]
             config = options(option) if option else config_for(format, n, k, epilogue)
-            cases += [(format, epilogue, m, k, config) for m in (rows if epilogue != "residual" else rows[::2])]
+            if config.splits == 1 or epilogue == "residual":
+                cases += [(format, epilogue, m, k, config) for m in rows]
     found, first = [], {}
     with ThreadPoolExecutor(12) as pool:
         for case, (name, error, bits) in zip(cases, pool.map(lambda c: check_case(*c), cases), strict=True):
@@ -166,22 +172,12 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_
 
     @jax.jit
     def link(x, matrix, layer, following, state, gains):  # type: ignore[no-untyped-def]
+        ahead = (Ahead(matrix, following, 0, ahead_bytes),) if ahead_bytes else ()
         if epilogue == "residual":
-            return triton.project_residual(
-                x,
-                matrix,
-                layer,
-                state,
-                gains,
-                ZERO,
-                COUNTERS,
-                out_dtype=dtype,
-                shift=6,
-                eps=EPS,
-                config=config,
-                ahead=(Ahead(matrix, following, 0, ahead_bytes),),
-            )[0]
-        ahead = (Ahead(matrix, following, 0, ahead_bytes),)
+            like = {"out_dtype": dtype, "shift": 6, "eps": EPS, "config": config, "ahead": ahead}
+            residual, counters = state
+            residual, _, counters = triton.project_residual(x, matrix, layer, residual, gains, ZERO, counters, **like)
+            return residual, counters
         job = triton.plan(x, matrix, epilogue, 4, config, ahead)
         outputs = {"out": jax.ShapeDtypeStruct((rows, n_out), out_dtype)}
         return triton.run(job, x, matrix, layer, outputs, {"chain": state}, {}, ahead)[0]
@@ -192,6 +188,8 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_
         return state
 
     state = jnp.zeros((rows, n_out), out_dtype)
+    if epilogue == "residual":
+        state = (state, jnp.zeros(counters_shape(matrix.n), jnp.int32))
     return jax.jit(many, donate_argnums=2), (x, matrix, state, gains)
 
 
@@ -231,6 +229,14 @@ def ahead_bytes_of(text: str) -> int:
     return int(names.get("ahead_bytes", 0))
 
 
+def shape_of(name: str) -> tuple[str, int, int]:
+    """(epilogue, N, K) of a product's name."""
+    if name in SHAPES:
+        return SHAPES[name]
+    n, k = name.split("x")
+    return "plain", int(n), int(k)
+
+
 def time_all(texts: list[str]) -> list[dict[str, object]]:
     """Compile ahead in threads, time alone; lines 'shape format M options', stacks are made once for neighbours."""
     ceiling = pure_read()
@@ -242,9 +248,9 @@ def time_all(texts: list[str]) -> list[dict[str, object]]:
         groups.setdefault((shape, format), []).append((int(rows), option))
     with ThreadPoolExecutor(14) as pool:
         for (shape, format), variants in groups.items():
-            epilogue, n, k = SHAPES[shape]
+            epilogue, n, k = shape_of(shape)
             size = sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in plane_specs(format, n, k).values())
-            matrix = random_matrix(format, n, k, max(2, STACK_BYTES // size))
+            matrix = random_matrix(format, n, k, min(max(2, STACK_BYTES // size), 512))
 
             def prepare(variant, matrix=matrix, epilogue=epilogue):  # type: ignore[no-untyped-def]
                 many, arguments = chain(epilogue, matrix, variant[0], options(variant[1]), ahead_bytes_of(variant[1]))
@@ -254,27 +260,38 @@ def time_all(texts: list[str]) -> list[dict[str, object]]:
                     return None, repr(error)[:300]
 
             ready = list(pool.map(prepare, variants))
-            for (rows, option), (compiled, arguments) in zip(variants, ready, strict=True):
+            for (rows, option), (compiled, reason) in zip(variants, ready, strict=True):
                 if compiled is None:
-                    say("FAILED", shape, format, rows, option, arguments)
-                    continue
-                x, matrix, state, gains = arguments
-                best = 1e9
-                for _ in range(6):
-                    begin = time.perf_counter()
-                    for _ in range(4):
-                        state = compiled(x, matrix, state, gains)
-                    state.block_until_ready()
-                    best = min(best, (time.perf_counter() - begin) / 4 / CHAIN)
+                    say("FAILED", shape, format, rows, option, reason)
+            kept = [i for i, (compiled, _) in enumerate(ready) if compiled is not None]
+            times = time_in_turns([ready[i] for i in kept])
+            for i, each in zip(kept, times, strict=True):
+                rows, option = variants[i]
+                best, median = min(each), sorted(each)[len(each) // 2]
                 line = {"shape": shape, "format": format, "rows": rows, "options": option, "us": best * 1e6}
-                line |= {"tb_s": size / best / 1e12, "share": size / best / ceiling}
+                line |= {"median_us": median * 1e6, "tb_s": size / best / 1e12, "share": size / best / ceiling}
                 found.append(line)
                 say(
-                    f"{shape:13s}{format:9s}M={rows:<3d}{best * 1e6:7.2f} us {line['tb_s']:5.2f} TB/s "
-                    f"{100 * size / best / ceiling:5.1f} %  {option}"
+                    f"{shape:12s}{format:9s}M={rows:<3d}{best * 1e6:7.2f} ({median * 1e6:6.2f}) us "
+                    f"{line['tb_s']:5.2f} TB/s {100 * size / best / ceiling:5.1f} %  {option}"
                 )
             del matrix, ready
     return found
+
+
+def time_in_turns(ready, turns: int = 5, calls: int = 4):  # type: ignore[no-untyped-def]
+    """Seconds a kernel, a list for each (compiled chain, arguments)."""
+    states = [arguments[2] for _, arguments in ready]
+    times: list[list[float]] = [[] for _ in ready]
+    for _ in range(turns):
+        for i, (compiled, (x, matrix, _, gains)) in enumerate(ready):
+            states[i] = jax.block_until_ready(compiled(x, matrix, states[i], gains))
+            begin = time.perf_counter()
+            for _ in range(calls):
+                states[i] = compiled(x, matrix, states[i], gains)
+            jax.block_until_ready(states[i])
+            times[i].append((time.perf_counter() - begin) / calls / CHAIN)
+    return times
 
 
 LAYER_SHAPES = {name: SHAPES[name][1:] for name in ("out", "gate_up", "down", "delta_in")}

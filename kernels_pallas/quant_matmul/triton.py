@@ -29,7 +29,7 @@ from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.epilogue import Epilogue, Place
 from kernels_pallas.quant_matmul.lanes import Job, Lanes, Ref, load_weights, load_x, multiply_block
-from kernels_pallas.quant_matmul.ring import Ring, open_ring
+from kernels_pallas.quant_matmul.ring import MAX_BYTES, Inputs, Ring, open_ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 
 
@@ -117,8 +117,14 @@ class Stream:
 
     @staticmethod
     def rings(job: Job, stages: int) -> Ring:
-        """The ring of a product: at most as many stages as an item has steps."""
-        return Ring(form=FORMATS[job.format], warps=job.config.warps, tiles=job.tiles, stages=min(stages, job.steps))
+        """The ring of a product: as many stages as fit and as an item has steps; x only where one stage has room."""
+        form = FORMATS[job.format]
+        ring = Ring(form=form, warps=job.config.warps, tiles=job.tiles, stages=1)
+        if job.rows <= job.config.ring_rows:
+            inputs = Inputs(form=form, rows=job.rows, row_bytes=2 * job.k)
+            wider = attrs.evolve(ring, inputs=inputs)
+            ring = wider if wider.stage_bytes <= MAX_BYTES else ring
+        return attrs.evolve(ring, stages=max(min(stages, job.steps, MAX_BYTES // ring.stage_bytes), 1))
 
     def _copy(self, item: Any, step: Any, stage: Any) -> None:
         job, last = self.job, self.job.items - 1
@@ -133,12 +139,20 @@ class Stream:
         for stage in range(self.ring.stages):
             self._copy(self.pid, stage, stage)
 
-    def _advance(self, lanes: Lanes, item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
-        """One step of an item: take it, copy what comes a ring later into its place, multiply."""
-        job, ring, steps = self.job, self.ring, self.job.steps
+    def _take(self, lanes: Lanes, anchor: Any, item: Any, step: Any, stage: Any) -> tuple[Any, Any]:
+        """Weights ([tile][chunk][operand]) and x ([half][chunk][piece]) of a step."""
+        job, ring = self.job, self.ring
+        place = self.base + stage * ring.stage_bytes
+        if ring.inputs is not None:
+            return ring.take(place, anchor), ring.take_inputs(place, anchor, job.halves)
         first = Place.of(job, item).first_block(job)
         xs = load_x(job, lanes, self.refs["x"], first + step * job.config.warps + lanes.warp)
-        loaded = ring.take(self.base + stage * ring.stage_bytes, xs[0][0][0])
+        return ring.take(place, anchor), xs
+
+    def _advance(self, lanes: Lanes, anchor: Any, item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
+        """One step of an item: take it, copy what comes a ring later into its place, multiply."""
+        job, ring, steps = self.job, self.ring, self.job.steps
+        loaded, xs = self._take(lanes, anchor, item, step, stage)
         beyond = step + ring.stages
         over = (beyond >= steps).astype(jnp.int32)
         self._copy(item + over * job.programs, beyond - over * steps, stage)
@@ -152,6 +166,7 @@ class Stream:
         """Multiply and write all items of the program; `fill` comes before."""
         job, config = self.job, self.job.config
         lanes, factors = Lanes(job), ending.factors()
+        anchor = plt.load(self.refs["x"].at[4 * lanes.column + lanes.register,])
 
         def one(item: Any, stage: Any) -> Any:
             place = Place.of(job, item)
@@ -161,13 +176,13 @@ class Stream:
 
             def group(i: Any, carry: Any) -> Any:
                 for u in range(config.unroll):
-                    carry = self._advance(lanes, item, i * config.unroll + u, *carry)
+                    carry = self._advance(lanes, anchor, item, i * config.unroll + u, *carry)
                 return carry
 
             whole = job.steps // config.unroll
             stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
             for step in range(whole * config.unroll, job.steps):
-                stage, accs = self._advance(lanes, item, step, stage, accs)
+                stage, accs = self._advance(lanes, anchor, item, step, stage, accs)
             ending.end(place, accs, factors, early)
             return stage
 

@@ -22,6 +22,8 @@ class Config:
     """Hold loads before the computation by a barrier: the assembler would sink them to their first use."""
     ring: int = 0
     """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
+    ring_rows: int = 0
+    """Up to so many rows x goes through the ring too: its latency is hidden then, but rows take room in it."""
     splits: int = 1
     """Programs that divide K of one group of tiles (residual only); the last that arrives adds their sums."""
     programs: int = 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels_pallas.packing import FORMATS, pack
-from kernels_pallas.quant_matmul.ring import Ring, parts_of
+from kernels_pallas.quant_matmul.ring import Inputs, Ring, parts_of
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
 
 Values = np.ndarray
@@ -47,6 +47,8 @@ class Threads:
             while len(self.groups) > int(args[0]):
                 for at, data in self.groups.pop(0):
                     self.shared[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        elif name.startswith("bar."):
+            pass  # threads run in step here
         elif name.startswith("cp.async"):
             size, kept = int(args[2]), self._get(args[3])
             for target, source, n in zip(self._address(args[0]), self._address(args[1]), kept, strict=True):
@@ -63,6 +65,9 @@ class Threads:
 
 SCALAR: dict[str, Callable[..., Values]] = {
     "mov.u32": lambda a: a,
+    "add.u32": lambda a, b: a + b,
+    "min.u32": np.minimum,
+    "shl.b32": lambda a, b: a << b,
     "and.b32": lambda a, b: a & b,
     "shr.u32": lambda a, b: a >> b,
     "mul.lo.u32": lambda a, b: a * b,
@@ -113,11 +118,50 @@ def test_lanes_read_what_their_warps_block_holds(format: str) -> None:
                         if block < blocks:
                             expected = lane_words(part.plane, packed[part.plane][tile, block], piece)
                         np.testing.assert_array_equal(got[32 * warp : 32 * (warp + 1)], expected)
-                    at += part.size * 32 * warps
+                    at += part.warp_bytes * warps
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_copies_and_reads_of_a_stage_cover_the_same_bytes(format: str) -> None:
     ring = Ring(form=FORMATS[format], warps=4, tiles=1, stages=1)
-    stored = sum(part.size * part.count * 32 * 4 for part in parts_of(FORMATS[format]))
+    stored = sum(part.warp_bytes * part.count * 4 for part in parts_of(FORMATS[format]))
     assert (ring.stage_bytes, ring.size_bytes) == (stored, stored)
+
+
+@pytest.mark.parametrize("format", ["bf16", "fp8_row", "q4_g64"])
+@pytest.mark.parametrize("rows", [1, 3, 8, 11])
+def test_lanes_find_their_pieces_of_x(format: str, rows: int) -> None:
+    form = FORMATS[format]
+    warps, stages, blocks, chunk = 2, 2, 3, form.chunk
+    x = np.random.default_rng(2).integers(0, 1 << 16, (rows, 4 * chunk * blocks), dtype=np.uint16)
+    inputs = Inputs(form=form, rows=rows, row_bytes=x[0].nbytes)
+    ring = Ring(form=form, warps=warps, tiles=1, stages=stages, inputs=inputs)
+    parts = parts_of(form)
+    device = bytes(blocks * 4096) + x.tobytes()
+    threads = Threads(32 * warps, device, ring.size_bytes)
+    for step in range(stages):
+        operands = {f"_{1 + i}": 0 for i in range(len(parts))} | {f"_{1 + len(parts)}": blocks * 4096}
+        places = (step * ring.stage_bytes, step, blocks)
+        operands |= {f"_{2 + len(parts) + i}": value for i, value in enumerate(places)}
+        threads.run(ring.copy_text(), **operands)
+    lane = np.arange(32)
+    for step in range(stages):
+        threads.run(ring.read_text(parts[0], 0, f"cp.async.wait_group {stages - 1 - step}; "), _4=0)
+        for half in range(-(-rows // 8)):
+            for j, offsets in enumerate(inputs.pieces()):
+                for piece, offset in enumerate(offsets):
+                    threads.run(inputs.read_text(half, offset), _4=step * ring.stage_bytes + ring.tile_bytes)
+                    got = np.stack([threads.registers[f"${i}"] for i in range(4)], axis=1).astype("<u4")
+                    # a lane multiplies a quarter of each chunk, of 16-bit weights a quarter of two
+                    run = {64: 64 * j + 16 * (lane % 4) + 8 * piece, 32: 32 * j + 8 * (lane % 4)}
+                    column = run.get(chunk, 32 * (j // 2) + 8 * (lane % 4))
+                    row = np.minimum(lane // 4 + 8 * half, rows - 1)
+                    for warp in range(warps):
+                        block = step * warps + warp
+                        if block >= blocks:
+                            assert not got[32 * warp : 32 * (warp + 1)].any()
+                            continue
+                        for each in lane:
+                            at = 4 * chunk * block + column[each]
+                            expected = x[row[each], at : at + 8].view("<u4")
+                            np.testing.assert_array_equal(got[32 * warp + each], expected)
