@@ -1,5 +1,6 @@
 """The golden model and random models for tests: configs, weights and what the reference computed."""
 
+import dataclasses
 import json
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,15 @@ def golden() -> Golden:
         prompts=tuple(tuple(prompt["input_ids"]) for prompt in prompts),
         greedy=tuple(tuple(prompt["greedy"]) for prompt in prompts),
         expected=load_file(FOLDER / "expected.safetensors"),
+    )
+
+
+def shallow() -> tuple[TextConfig, TextWeights]:
+    """Shape and weights of its last two layers, one of each kind: for programs whose numbers are not the question."""
+    config, weights = golden().config, golden().weights
+    return (
+        attrs.evolve(config, layer_types=config.layer_types[-2:]),
+        dataclasses.replace(weights, layers=weights.layers[-2:]),
     )
 
 
