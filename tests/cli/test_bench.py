@@ -139,16 +139,19 @@ def test_a_chart_names_what_it_shows(capsys: pytest.CaptureFixture[str], tmp_pat
 
 def test_a_run_on_a_small_shape(tmp_path: Path) -> None:
     """In a process of its own: JAX keeps the first compile cache that it was given."""
-    file = tmp_path / "found.json"
+    file, shape = tmp_path / "found.json", tmp_path / "config.json"
+    members = json.loads((FOLDER / "config.json").read_text())
+    shallow = {"num_hidden_layers": 2, "layer_types": members["layer_types"][-2:]}  # one of each kind
+    shape.write_text(json.dumps(members | shallow))
     options = [
-        *("--config", FOLDER, "--batch", "2", "--context", "128", "--prefill", "100", "--prefill-chunk", "64"),
+        *("--config", shape, "--batch", "2", "--context", "128", "--prefill", "100", "--prefill-chunk", "64"),
         *("--steps", "4", "--runs", "1", "--kernels", "--json", file, "--cache-dir", tmp_path / "cache"),
     ]
     command = [sys.executable, "-m", "ninfer", "bench", *map(str, options)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     found = read_report(file)
-    assert found.config == str(FOLDER)
+    assert found.config == str(shape)
     (measured,) = found.subjects
     assert (measured.name, [facts.name for facts in measured.programs]) == ("fp32, KV fp32", ["prefill 64", "decode 2"])
     assert measured.decode[0].step_s.median > 0

@@ -12,10 +12,9 @@ from tests.fixtures import GoldenPrompt
 
 
 @pytest.fixture(scope="module")
-def process(golden_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def process(golden_artifact: Path, golden_cache: Path) -> Iterator[Process]:
     """A server with the golden model in float32; its chat prompt is the text of the last user message."""
-    cache = tmp_path_factory.mktemp("cache")
-    with served(golden_artifact, cache, "--max-context", "512", "--prefill-chunk", "64") as running:
+    with served(golden_artifact, golden_cache, "--max-context", "512", "--prefill-chunk", "64") as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from tests.fixtures import GoldenPrompt
 
 @pytest.mark.contract("D18")
 def test_a_recipe_that_loses_nothing_serves_the_golden_tokens(
-    golden_folder: Path, golden_prompts: tuple[GoldenPrompt, ...], tmp_path: Path
+    golden_folder: Path, golden_prompts: tuple[GoldenPrompt, ...], golden_cache: Path, tmp_path: Path
 ) -> None:
     """The golden weights are bf16 numbers, so nothing may change. A prompt is the last user message as it is."""
     folder = tmp_path / "hf"
@@ -24,7 +24,7 @@ def test_a_recipe_that_loses_nothing_serves_the_golden_tokens(
     convert(folder, tmp_path / "m.ninfer", name="golden", recipe=BUILT_IN["bf16"])
     prompt = golden_prompts[0]
     with (
-        served(tmp_path / "m.ninfer", tmp_path / "cache", "--max-context", "512", "--prefill-chunk", "64") as process,
+        served(tmp_path / "m.ninfer", golden_cache, "--max-context", "512", "--prefill-chunk", "64") as process,
         openai.OpenAI(base_url=f"{process.base_url}/v1", api_key="x", max_retries=0, timeout=60) as client,
     ):
         answer = client.chat.completions.create(
