@@ -8,10 +8,10 @@ import pytest
 
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
-from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, project_residual, reference, triton
+from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, reference, triton
 from kernels_pallas.quant_matmul.ptx import product
 from kernels_pallas.quant_matmul.tuning import Config
-from kernels_pallas.target import Target, count_kernels, lower_for_cuda, temp_bytes
+from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, temp_bytes
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
 from tests.kernels_pallas.quant_matmul.warp import Warp
 
@@ -166,20 +166,34 @@ def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
     assert count_kernels(lower_for_cuda(step, x, big, layer)) == {f"plain_{format}": 1}
 
 
-def test_the_residual_kernel_writes_in_place() -> None:
+def down_step(config: Config | None, rows: int):  # type: ignore[no-untyped-def]
+    """A jitted residual product of the 27B model that takes its residual and counters over, and its arguments."""
     down = stacked("nvfp4", 5120, 17408, 64)
-    x = Activation(values=jax.ShapeDtypeStruct((1, 17408), jnp.float16), shift=4)
-    residual, gains = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1, 5120), (129, 5120)))
+    x = Activation(values=jax.ShapeDtypeStruct((rows, 17408), jnp.float16), shift=4)
+    residual, gains = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((rows, 5120), (129, 5120)))
     layer, counters = (jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((1,), counters_shape(5120)))
 
     def step(x, matrix, layer, residual, gains, counters):  # type: ignore[no-untyped-def]
-        return project_residual(
-            x, matrix, layer, residual, gains, layer, counters, out_dtype=jnp.float16, shift=6, eps=EPS, impl="triton"
-        )
+        rest = (residual, gains, layer, counters)
+        return triton.project_residual(x, matrix, layer, *rest, out_dtype=jnp.float16, shift=6, eps=EPS, config=config)
 
-    lowered = lower_for_cuda(step, x, down, layer, residual, gains, counters)
+    return jax.jit(step, donate_argnums=(3, 5)), (x, down, layer, residual, gains, counters)
+
+
+def test_the_residual_kernel_writes_in_place() -> None:
+    step, arguments = down_step(None, 1)
+    lowered = lower_for_cuda(step, *arguments)
     assert count_kernels(lowered) == {"residual_nvfp4": 1}
     assert "output_operand_alias" in lowered.as_text()
+
+
+@pytest.mark.parametrize("config", [Config(splits=2), Config(splits=4, ring=3, ring_rows=1)])
+def test_splits_share_only_their_sums(h200: Target, config: Config) -> None:
+    step, arguments = down_step(config, 1)
+    compiled = h200.compile(step, *h200.like(arguments))
+    assert alias_bytes(compiled) == 4 * 5120 + 4 * 320  # residual and counters
+    partials = 320 * config.splits * 128 * 4
+    assert partials <= temp_bytes(compiled) < partials + 1024
 
 
 def test_a_shape_without_a_cut_is_refused() -> None:
@@ -191,7 +205,7 @@ def test_a_shape_without_a_cut_is_refused() -> None:
 @pytest.mark.parametrize(
     ("format", "config"),
     [
-        ("q4_g64", Config(ring=2, release=True)),
+        ("q4_g64", Config(ring=2, ring_rows=1, release=True)),
         ("q6_g64", Config(ring=1, programs=132)),
         ("bf16", Config()),
     ],
