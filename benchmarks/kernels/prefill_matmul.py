@@ -32,7 +32,7 @@ from kernels_pallas.prefill_matmul.tuning import Axis, Tiles, fitted, tiles_for
 Arrays = tuple[jax.Array, ...]
 Spec = Callable[[tuple[int, ...], DTypeLike], jax.ShapeDtypeStruct]
 DTYPE = jnp.float16
-CHECK_ROWS = (64, 128, 192, 1024, 2048, 8192)
+CHECK_ROWS = (64, 128, 192, 256, 1024, 2048, 8192)
 MANY_ROWS = 1024
 ALL_ROWS_CHECKED = ("mixer out", "gate and up")  # the others differ from these in N and K only
 BURST_S = 0.008

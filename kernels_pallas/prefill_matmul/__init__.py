@@ -7,6 +7,8 @@ nothing of what a matrix is for. Invariant: a row's bits depend on that row alon
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -16,9 +18,10 @@ from kernels_pallas.dispatch import Impl, choose
 
 from . import reference
 from .epilogue import EPILOGUES, Epilogue
+from .packed_tuning import packed_tiles_for
 from .tuning import tiles_for
 
-__all__ = ["Epilogue", "dequantise", "matmul"]
+__all__ = ["Epilogue", "dequantise", "matmul", "packed_matmul"]
 
 
 def matmul(
@@ -48,15 +51,38 @@ def matmul(
         raise ValueError(
             f"x {x.dtype}{list(x.shape)} and w {w.dtype}{list(w.shape)} are no [T, K] and [N, K] of one type"
         )
-    if (residual is None) == (epilogue == "residual_add"):
-        raise ValueError("residual belongs to epilogue='residual_add' and to no other")
-    if residual is not None and (residual.shape, residual.dtype) != ((x.shape[0], w.shape[0]), jnp.float32):
-        raise ValueError(f"residual must be float32 [{x.shape[0]}, {w.shape[0]}]")
-    if shift and epilogue == "none":
-        raise ValueError("shift belongs to the epilogues silu_product and residual_add")
+    _check_epilogue(x.shape[0], w.shape[0], epilogue, residual, shift)
     dtype = jnp.dtype(jnp.float32 if epilogue == "residual_add" else out_dtype or x.dtype)
     run = choose(impl, {"reference": reference.matmul, "mosaic": _mosaic})
     return run(x, w, epilogue=epilogue, residual=residual, out_dtype=dtype, shift=shift)
+
+
+def packed_matmul(
+    x: jax.Array,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    *,
+    epilogue: Epilogue = "none",
+    residual: jax.Array | None = None,
+    out_dtype: DTypeLike | None = None,
+    shift: int = 0,
+    impl: Impl = "auto",
+) -> jax.Array:
+    """`matmul` with w = matrix[layer], layer int32 [1], and the same bits; x is rounded to the format's 16-bit type.
+
+    Raises:
+        ValueError: operands do not fit together.
+        NotImplementedError: the kernel cannot cut this shape (T must be a multiple of 64, N of 64).
+    """
+    x = x.astype(jnp.bfloat16 if matrix.format == "bf16" else jnp.float16)
+    if epilogue not in EPILOGUES:
+        raise ValueError(f"epilogue={epilogue!r} does not exist; there are: {', '.join(EPILOGUES)}")
+    if x.ndim != 2 or x.shape[1] != matrix.k:
+        raise ValueError(f"x {list(x.shape)} is no [T, {matrix.k}]")
+    _check_epilogue(x.shape[0], matrix.n, epilogue, residual, shift)
+    dtype = jnp.dtype(jnp.float32 if epilogue == "residual_add" else out_dtype or x.dtype)
+    run = choose(impl, {"reference": _unpacked_reference, "mosaic": _packed_mosaic})
+    return run(x, matrix, layer, epilogue=epilogue, residual=residual, out_dtype=dtype, shift=shift)
 
 
 def dequantise(
@@ -65,6 +91,37 @@ def dequantise(
     """Layer `layer` (int32 [1]) of a packed stack as [N, K]: bfloat16 for "bf16", else float16, unless `dtype` says."""
     wanted = jnp.dtype(dtype or (jnp.bfloat16 if matrix.format == "bf16" else jnp.float16))
     return choose(impl, {"reference": _unpack, "triton": _triton})(matrix, layer, wanted)
+
+
+def _check_epilogue(t: int, n: int, epilogue: Epilogue, residual: jax.Array | None, shift: int) -> None:
+    if (residual is None) == (epilogue == "residual_add"):
+        raise ValueError("residual belongs to epilogue='residual_add' and to no other")
+    if residual is not None and (residual.shape, residual.dtype) != ((t, n), jnp.float32):
+        raise ValueError(f"residual must be float32 [{t}, {n}]")
+    if shift and epilogue == "none":
+        raise ValueError("shift belongs to the epilogues silu_product and residual_add")
+
+
+def _packed_mosaic(
+    x: jax.Array,
+    matrix: PackedMatrix,
+    layer: jax.Array,
+    *,
+    epilogue: Epilogue,
+    residual: jax.Array | None,
+    out_dtype: DTypeLike,
+    shift: int,
+) -> jax.Array:
+    from . import packed  # here, because on jax 0.10 that module needs a package that the CPU does not
+
+    gated, out_bytes = epilogue == "silu_product", jnp.dtype(out_dtype).itemsize
+    tiles = packed_tiles_for(packed.shape_of(matrix, gated=gated, out_bytes=out_bytes), x.shape[0])
+    options = {"epilogue": epilogue, "residual": residual, "out_dtype": out_dtype, "shift": shift}
+    return packed.matmul(x, matrix, layer, tiles=tiles, **options)  # type: ignore[arg-type]
+
+
+def _unpacked_reference(x: jax.Array, matrix: PackedMatrix, layer: jax.Array, **options: Any) -> jax.Array:
+    return reference.matmul(x, _unpack(matrix, layer, x.dtype), **options)
 
 
 def _mosaic(

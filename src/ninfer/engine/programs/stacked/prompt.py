@@ -1,10 +1,10 @@
 """The trunk of the stacked form for a chunk of one lane's prompt.
 
-Products of many rows are bound by arithmetic, so each matrix is first written out as plain numbers, in scratch memory,
-and then multiplied by the tensor cores. Layers are looped over by their repeating pattern (three delta nets and one
-attention in this family), since a chunk runs for long and compiling every layer does too.
-Invariant: a row's bits depend on its lane's tokens up to it, not on the chunk's length: products have fixed tiles, and
-chunks start on the 64-token grid.
+Layers are looped over by their repeating pattern (three delta nets and one attention in this family), since a chunk
+runs for long and compiling every layer does too.
+Invariant: a row's bits depend on its lane's tokens up to it, not on the chunk's length. So every sum over more than one
+number is a kernel's, which adds in one order however many rows there are; XLA, which would choose by the number of
+rows, only does what concerns single elements. Chunks start on the 64-token grid.
 """
 
 from typing import NamedTuple
@@ -18,10 +18,11 @@ from kernels_pallas.chunk_attention import DEFAULT_SPLIT_WORKSPACE_BYTES, attend
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.gdn_chunk import gdn_chunk
 from kernels_pallas.kv_cache import append_chunk
-from kernels_pallas.prefill_matmul import dequantise, matmul
+from kernels_pallas.prefill_matmul import packed_matmul
+from kernels_pallas.prompt_rows import gates, heads, normalise
 from kernels_pallas.quant_matmul import activation_dtype
 from ninfer.engine.model.config import LayerKind, TextConfig
-from ninfer.engine.model.rotary import rotary_tables, rotate, text_positions
+from ninfer.engine.model.rotary import rotary_tables, text_positions
 from ninfer.engine.programs.stacked.memory import StackedState
 from ninfer.engine.programs.stacked.rows import PRODUCT_SHIFT
 from ninfer.engine.programs.stacked.weights import StackedWeights
@@ -68,10 +69,8 @@ def run_chunk(
             layer = index * len(pattern) + place
             own = index * own_per_turn[kind] + pattern[:place].count(kind)
             mix = _delta_net if kind == "linear_attention" else _attention
-            inner = _normed(config, residual, weights.gains[2 * layer])
-            residual, state = mix(config, impl, weights, state, fixed, residual, inner, own[None])
-            inner = _normed(config, residual, weights.gains[2 * layer + 1])
-            residual = _mlp(impl, weights, residual, inner, layer[None])
+            residual, state = mix(config, impl, weights, state, fixed, residual, layer, own[None])
+            residual = _mlp(config, impl, weights, residual, layer)
         return residual, state
 
     residual = weights.embed[tokens].astype(jnp.float32)
@@ -87,36 +86,12 @@ def repeating_pattern(kinds: tuple[LayerKind, ...]) -> tuple[LayerKind, ...]:
     return kinds
 
 
-def _normed(config: TextConfig, residual: jax.Array, gain: jax.Array) -> jax.Array:
-    """float32 [T, H]; gain [H] is 1 + weight."""
-    mean_square = jnp.mean(jnp.square(residual), axis=-1, keepdims=True)
-    return residual * lax.rsqrt(mean_square + config.rms_norm_eps) * gain
-
-
-def _times(
-    impl: Impl, x: jax.Array, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: jnp.dtype | None = None
+def _normed(
+    config: TextConfig, impl: Impl, weights: StackedWeights, residual: jax.Array, gain: jax.Array, matrix: PackedMatrix
 ) -> jax.Array:
-    """x [T, K] @ matrix[layer].T, in the activation's dtype unless told."""
+    """[T, H] in the type of the activations of `matrix`; gain: int32 number of the norm's gains."""
     dtype = activation_dtype(matrix.format)
-    plain = dequantise(matrix, layer, dtype, impl=impl)
-    return matmul(x.astype(dtype), plain, out_dtype=dtype if out_dtype is None else out_dtype, impl=impl)
-
-
-def _add_times(
-    impl: Impl, residual: jax.Array, x: jax.Array, matrix: PackedMatrix, layer: jax.Array, *, shift: int = 0
-) -> jax.Array:
-    """residual + (x * 2**shift) @ matrix[layer].T, float32 [T, H]."""
-    dtype = activation_dtype(matrix.format)
-    plain = dequantise(matrix, layer, dtype, impl=impl)
-    return matmul(
-        x.astype(dtype),
-        plain,
-        epilogue="residual_add",
-        residual=residual,
-        out_dtype=jnp.float32,
-        shift=shift,
-        impl=impl,
-    )
+    return normalise(residual, weights.gains, gain[None], eps=config.rms_norm_eps, out_dtype=dtype, impl=impl)
 
 
 def _delta_net(
@@ -126,22 +101,19 @@ def _delta_net(
     state: StackedState,
     fixed: _Fixed,
     residual: jax.Array,
-    inner: jax.Array,
+    layer: jax.Array,
     own: jax.Array,
 ) -> tuple[jax.Array, StackedState]:
-    """Mixer `own` (int32 [1]) of the delta-net layers: residual with its output added."""
-    projected = _times(impl, inner, weights.delta_in, own)
-    gates = jnp.matmul(
-        inner.astype(projected.dtype),
-        lax.dynamic_index_in_dim(weights.delta.ab, own[0], keepdims=False).astype(projected.dtype).T,
-        preferred_element_type=jnp.float32,
-    )
-    heads, channels = config.linear_num_value_heads, config.conv_channels
+    """The mixer of `layer`, number `own` (int32 [1]) of the delta nets: residual with its output added."""
+    inner = _normed(config, impl, weights, residual, 2 * layer, weights.delta_in)
+    projected = packed_matmul(inner, weights.delta_in, own, impl=impl)
+    scores = gates(inner, weights.delta.ab, own, impl=impl)
+    channels, value_heads = config.conv_channels, config.linear_num_value_heads
     mixed, delta = gdn_chunk(
         projected[:, :channels],
         projected[:, channels:],
-        gates[:, :heads],
-        gates[:, heads:],
+        scores[:, :value_heads],
+        scores[:, value_heads:],
         state.delta,
         weights.delta,
         own,
@@ -152,8 +124,8 @@ def _delta_net(
         out_dtype=activation_dtype(weights.delta_out.format),
         impl=impl,
     )
-    state = state.with_parts(delta=delta)
-    return _add_times(impl, residual, mixed, weights.delta_out, own), state
+    residual = packed_matmul(mixed, weights.delta_out, own, epilogue="residual_add", residual=residual, impl=impl)
+    return residual, state.with_parts(delta=delta)
 
 
 def _attention(
@@ -163,22 +135,27 @@ def _attention(
     state: StackedState,
     fixed: _Fixed,
     residual: jax.Array,
-    inner: jax.Array,
+    layer: jax.Array,
     own: jax.Array,
 ) -> tuple[jax.Array, StackedState]:
-    """Mixer `own` (int32 [1]) of the attention layers: residual with its output added."""
-    heads, groups, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
-    tokens, chunk = inner.shape[0], fixed.chunk
-    projected = _times(impl, inner, weights.attention_in, own).astype(jnp.float32)
-    gated, key, value = jnp.split(projected, [2 * heads * width, (2 * heads + groups) * width], axis=-1)
-    gated = gated.reshape(tokens, heads, 2, width)
-    query = rotate(_normed(config, gated[:, :, 0], weights.query_gains[own[0]]), fixed.tables)
-    key = rotate(_normed(config, key.reshape(tokens, groups, width), weights.key_gains[own[0]]), fixed.tables)
-    value = value.reshape(tokens, groups, width)
-    pool = append_chunk(key, value, state.pool, own, chunk.pages, chunk.start, chunk.length, impl=impl)
-    dtype = activation_dtype(weights.attention_out.format)
+    """The mixer of `layer`, number `own` (int32 [1]) of the attention layers: residual with its output added."""
+    chunk, dtype = fixed.chunk, activation_dtype(weights.attention_out.format)
+    inner = _normed(config, impl, weights, residual, 2 * layer, weights.attention_in)
+    projected = packed_matmul(inner, weights.attention_in, own, impl=impl)
+    rows = heads(
+        projected,
+        weights.query_gains,
+        weights.key_gains,
+        own,
+        fixed.tables,
+        groups=config.num_key_value_heads,
+        eps=config.rms_norm_eps,
+        out_dtype=dtype,
+        impl=impl,
+    )
+    pool = append_chunk(rows.key, rows.value, state.pool, own, chunk.pages, chunk.start, chunk.length, impl=impl)
     attended = attend_chunk(
-        query.astype(dtype),
+        rows.query,
         pool,
         own,
         chunk.pages,
@@ -187,20 +164,31 @@ def _attention(
         split_workspace_bytes=fixed.split_workspace_bytes,
         impl=impl,
     )
-    mixed = attended.astype(jnp.float32) * jax.nn.sigmoid(gated[:, :, 1])
-    state = state.with_parts(pool=pool)
-    return _add_times(impl, residual, mixed.reshape(tokens, heads * width), weights.attention_out, own), state
+    tokens, queries, width = attended.shape
+    gate = projected[:, : 2 * queries * width].reshape(tokens, queries, 2, width)[:, :, 1].astype(jnp.float32)
+    mixed = (attended.astype(jnp.float32) * jax.nn.sigmoid(gate)).reshape(tokens, queries * width)
+    residual = packed_matmul(mixed, weights.attention_out, own, epilogue="residual_add", residual=residual, impl=impl)
+    return residual, state.with_parts(pool=pool)
 
 
-def _mlp(impl: Impl, weights: StackedWeights, residual: jax.Array, inner: jax.Array, layer: jax.Array) -> jax.Array:
-    """The feed-forward of `layer` (int32 [1])."""
-    dtype = activation_dtype(weights.gate_up.format)
-    gated = matmul(
-        inner.astype(dtype),
-        dequantise(weights.gate_up, layer, dtype, impl=impl),
+def _mlp(config: TextConfig, impl: Impl, weights: StackedWeights, residual: jax.Array, layer: jax.Array) -> jax.Array:
+    """The feed-forward of `layer` added."""
+    inner = _normed(config, impl, weights, residual, 2 * layer + 1, weights.gate_up)
+    gated = packed_matmul(
+        inner,
+        weights.gate_up,
+        layer[None],
         epilogue="silu_product",
         out_dtype=activation_dtype(weights.down.format),
         shift=PRODUCT_SHIFT,
         impl=impl,
     )
-    return _add_times(impl, residual, gated, weights.down, layer, shift=PRODUCT_SHIFT)
+    return packed_matmul(
+        gated,
+        weights.down,
+        layer[None],
+        epilogue="residual_add",
+        residual=residual,
+        shift=PRODUCT_SHIFT,
+        impl=impl,
+    )
