@@ -43,7 +43,7 @@ class OrderChecker:
         _need(self._phase != "ended", "something after the end")
         if isinstance(chunk, str):
             _need(chunk == DONE_DATA, f"data that is no chunk: {chunk[:40]!r}")
-            _need(self._phase == "closing", f"{DONE_DATA} without a finish reason")
+            _need(self._phase in ("closing", "counted"), f"{DONE_DATA} without a finish reason")
             _need(self._timings, "the last chunk has no timings")
             self._phase = "ended"
         elif not isinstance(chunk, dict):
@@ -70,7 +70,8 @@ class OrderChecker:
         self._timings = "timings" in chunk
         choices = chunk.get("choices")
         _need(isinstance(choices, list) and len(choices) <= 1, "one choice at most")
-        if self._phase == "closing":
+        if self._phase in ("closing", "counted"):
+            _need(self._phase == "closing", "a second chunk of usage")
             self._usage(chunk)
             return
         _need(choices, "a chunk without a choice before the finish reason")
@@ -93,7 +94,7 @@ class OrderChecker:
     def _usage(self, chunk: Mapping[str, Any]) -> None:
         _need(isinstance(chunk.get("usage"), dict), "a chunk without usage after the finish reason")
         _need(all(choice.get("delta") == {} for choice in chunk["choices"]), "the usage chunk says something")
-        self._phase = "closing"
+        self._phase = "counted"
 
     def _progress(self, progress: Mapping[str, int]) -> None:
         _need(not self._said, "progress after the first output")
