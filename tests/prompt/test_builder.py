@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Part, Reasoning, Role, Text, ThinkingFields, Turn
+from ninfer.conversation import (
+    ContextExceeded,
+    GenerationRequest,
+    InvalidRequest,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ThinkingFields,
+    Turn,
+)
 from ninfer.prompt import ChatTemplate, PreparedPrompt, PromptBuilder
+from ninfer.prompt.encoded import MOST_TOKENS
 from tests.prompt import published, tiny
 
 TINY = tiny.tokenizer()
@@ -273,3 +284,11 @@ def _plain_turn(message: dict[str, object]) -> Turn | None:
         return None
     parts = [] if reasoning is None else [Reasoning(str(reasoning))]
     return turn(message["role"], *parts, content or "")  # type: ignore[arg-type]
+
+
+@pytest.mark.contract("ERR-012", "EXEC-014")
+@pytest.mark.parametrize("text", ["in in " * MOST_TOKENS, "<|im_end|>" * MOST_TOKENS])
+def test_what_no_context_holds_is_not_encoded(text: str) -> None:
+    # Encoded whole these take a gigabyte each; a body of a hundred megabytes took the machine with it.
+    with pytest.raises(ContextExceeded, match=f"more than {MOST_TOKENS} tokens"):
+        build(("user", text))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ninfer.prompt import BadTokenizer, Tokenizer
 from ninfer.prompt.byte_level import spell, to_bytes
+from ninfer.prompt.tokenizer import SLICE_CHARS
 from tests.prompt import published, tiny
 
 TINY = tiny.tokenizer()
@@ -185,3 +186,27 @@ def test_published_ids(shared: Path) -> None:
     for case in json.loads((shared / "data/tokenizers/qwen3_5_cases.json").read_text()):
         assert list(tokenizer.encode(case["text"])) == case["ids"]
         assert tokenizer.decode(tuple(case["ids"])) == case["decoded"]
+
+
+LONG = 4 * SLICE_CHARS + 17
+
+
+@pytest.mark.contract("ERR-012")
+@pytest.mark.parametrize(
+    "text",
+    ["thinking ", "the end", "the", "in ", "  ", "\n\n", "think", "the the\n\n<|", "e\u0301", "in\U0001f600"],
+)
+def test_what_is_told_to_exceed_does_and_what_fits_is_not(text: str) -> None:
+    text = (text * LONG)[:LONG]
+    count = len(TINY.encode_plain(text))
+    parts = [text[:5], "", text[5 : SLICE_CHARS + 9], text[SLICE_CHARS + 9 :]]
+    for pieces_ in ([text], parts):
+        assert not TINY.exceeds(pieces_, sum(len(TINY.encode_plain(piece)) for piece in pieces_))
+        few = count // 10
+        assert TINY.exceeds(pieces_, few) == (len(text.encode()) > 2 * few)
+
+
+def test_many_short_texts_are_looked_at_together() -> None:
+    texts_ = ["in"] * LONG
+    assert not TINY.exceeds(texts_, LONG)
+    assert TINY.exceeds(texts_, LONG // 2)

@@ -150,6 +150,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
             no_thinking=model.no_thinking,
             preserve_thinking=model.preserve_thinking,
             effort=model.reasoning_effort,
+            max_context_tokens=max_context_tokens,
         ),
         config=config,
         limits=engine_limits(capacity, max_context_tokens, pool),

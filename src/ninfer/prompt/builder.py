@@ -13,7 +13,7 @@ import attrs
 from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
 from ninfer.prompt.caller import CallerText, Variables, caller_json, caller_text
 from ninfer.prompt.control import SafeRendering, Spell
-from ninfer.prompt.encoded import EncodedRendering
+from ninfer.prompt.encoded import MOST_TOKENS, EncodedRendering
 from ninfer.prompt.frontiers import CacheFrontiers, Wanted, cache_frontiers
 from ninfer.prompt.messages import Messages, lowered, marked_content, template_messages
 from ninfer.prompt.modes import Mode, PromptDefaults, resolve_mode
@@ -53,8 +53,13 @@ class PromptBuilder:
         no_thinking: bool = False,
         preserve_thinking: bool = False,
         effort: str | None = None,
+        max_context_tokens: int = 0,
     ) -> None:
-        """The server's flags are for requests that do not say; unset they leave it to the template."""
+        """The server's flags are for requests that do not say; unset they leave it to the template.
+
+        Prompts far beyond `max_context_tokens` are refused before they are encoded.
+        """
+        self._most_tokens = max(MOST_TOKENS, max_context_tokens)
         self._tokenizer = tokenizer
         self._template = template
         self._defaults = PromptDefaults(no_thinking=no_thinking, preserve_thinking=preserve_thinking, effort=effort)
@@ -69,6 +74,7 @@ class PromptBuilder:
 
         Raises:
             InvalidRequest: code invalid_prompt; the template or these rules refuse the conversation.
+            ContextExceeded: it is far longer than every context.
         """
         mode = resolve_mode(request.thinking, self._defaults)
         turns, continued = request.turns, None
@@ -81,7 +87,7 @@ class PromptBuilder:
         rendering = SafeRendering(
             self._tokenizer, self._template, variables, continuation=reply.texts, finish=reply.follow
         )
-        encoded = EncodedRendering(rendering, self._tokenizer)
+        encoded = EncodedRendering(rendering, self._tokenizer, self._most_tokens)
         if not encoded.tokens:
             raise InvalidRequest("The chat template renders this conversation to nothing", code="invalid_prompt")
         frontiers = CacheFrontiers()

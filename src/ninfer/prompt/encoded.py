@@ -6,18 +6,30 @@ Invariant: the tokens are those of the pieces between control tokens, each encod
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
+from ninfer.conversation import ContextExceeded
 from ninfer.prompt.control import SafeRendering
 from ninfer.prompt.tokenizer import Tokenizer
+
+MOST_TOKENS = 1 << 20
+"""Prompts of more are not encoded, not even to be counted: a megabyte takes a quarter of a gigabyte meanwhile."""
 
 
 class EncodedRendering:
     """The tokens of one rendering."""
 
-    def __init__(self, rendering: SafeRendering, tokenizer: Tokenizer) -> None:
+    def __init__(self, rendering: SafeRendering, tokenizer: Tokenizer, most_tokens: int = MOST_TOKENS) -> None:
+        """Encode `rendering`.
+
+        Raises:
+            ContextExceeded: it has more than `most_tokens` tokens by far.
+        """
         self._rendering = rendering
         self._tokenizer = tokenizer
         pieces = list(tokenizer.split(rendering.text))
-        self._ids = tokenizer.encode_each([rendering.restore(text) for text, _ in pieces])
+        texts = [rendering.restore(text) for text, _ in pieces]
+        if tokenizer.exceeds(texts, most_tokens):
+            raise ContextExceeded(f"the prompt has more than {most_tokens} tokens, which is beyond every context here")
+        self._ids = tokenizer.encode_each(texts)
         """Of the text of each piece."""
         self._starts: list[int] = []
         """Characters of the rendering before each piece."""

@@ -18,6 +18,10 @@ import tokenizers
 
 from ninfer.prompt.tokenizer_files import BadTokenizer, TokenizerFiles
 
+SLICE_CHARS = 1 << 16
+BORDER_TOKENS = 64
+"""Far more than a text that is cut in two can have beyond what it has whole: the words across the border are few."""
+
 
 @attrs.frozen(kw_only=True)
 class ControlParts:
@@ -115,6 +119,22 @@ class Tokenizer:
         # Only the library's batch calls let other threads run meanwhile; a long prompt takes a second.
         return [encoding.ids for encoding in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def exceeds(self, texts: Sequence[str], most_tokens: int) -> bool:
+        """Whether `texts` certainly have more tokens together than that, found out with little memory.
+
+        Encoded whole a text takes hundreds of bytes a token: here it is looked at in slices, and no further than that
+        tells. What has no more than two bytes a token is small enough to be encoded, and not looked at.
+        """
+        if sum(len(text.encode()) for text in texts) <= 2 * most_tokens:
+            return False
+        tokens = 0
+        for batch, cuts in _slices(texts):
+            encoded = self._plain.encode_batch_fast(batch, add_special_tokens=False)
+            tokens += sum(map(len, encoded)) - cuts * BORDER_TOKENS
+            if tokens > most_tokens:
+                return True
+        return False
+
     def normalized(self, text: str) -> str:
         """`text` as the vocabulary spells it: the bytes of its tokens are those of this text."""
         normalizer = self._plain.normalizer
@@ -145,3 +165,18 @@ class Tokenizer:
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of `tokens`, control tokens spelled out, U+FFFD for bytes that are no UTF-8."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
+
+
+def _slices(texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
+    """Batches of about `SLICE_CHARS` characters of `texts`, and how often each batch cuts one."""
+    batch: list[str] = []
+    chars = cuts = 0
+    for text in texts:
+        for at in range(0, len(text), SLICE_CHARS):
+            batch.append(text[at : at + SLICE_CHARS])
+            chars += len(batch[-1])
+            cuts += at > 0
+            if chars >= SLICE_CHARS:
+                yield batch, cuts
+                batch, chars, cuts = [], 0, 0
+    yield batch, cuts
