@@ -186,3 +186,12 @@ def test_what_the_variant_is_made_of_is_not_for_requests() -> None:
     plain = GenerationRequest(turns=(turn("user", "x"),))
     told = GenerationRequest(turns=plain.turns, template_kwargs={"family": {"openers": {}}})
     assert builder.build(told).tokens == builder.build(plain).tokens
+
+
+def test_many_tools_and_leading_turns_take_no_quadratic_time() -> None:
+    # Text that grew by each tool took longer than any rendering may, and kept others from being prepared.
+    tools = [{"type": "function", "function": {"name": f"f{at}", "description": "d" * 500}} for at in range(30_000)]
+    messages = [{"role": "system", "content": f" s{at}\n"} for at in range(30_000)]
+    text = variant().render({"messages": messages, "tools": tools, "add_generation_prompt": False})
+    assert text.count('"f29999"') == 1
+    assert text.endswith("s29998\n\ns29999<|im_end|>\n")
