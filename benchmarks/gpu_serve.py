@@ -30,6 +30,8 @@ from tools.random_artifact import write_random_artifact
 READY_WITHIN_S = 60.0
 START_LIMIT_S = 500.0
 PROMPT = "Write a long story about a small boat and the people who sail it. " * 12
+PHASE = " INFO "
+"""Marks our own lines, which tell how far a start is; jax warns of what it compiles."""
 COMPILING = re.compile(r"Finished (tracing|jaxpr to MLIR|XLA compilation)")
 """What jax logs about work of its own, with JAX_LOG_COMPILES."""
 
@@ -43,6 +45,8 @@ class Server:
     lines: list[str] = attrs.field(factory=list)
     url: str = ""
     ready_s: float = 0.0
+    phases: list[tuple[float, str]] = attrs.field(factory=list)
+    """When, since the start, which of our own lines came until it was ready."""
     lines_at_ready: int = 0
     _ready: threading.Event = attrs.field(factory=threading.Event)
 
@@ -51,8 +55,11 @@ class Server:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line.rstrip())
+            now_s = time.perf_counter() - self.begin_s
+            if not self.url and PHASE in line:
+                self.phases.append((now_s, line.rpartition(PHASE)[2].strip()))
             if "ready: " in line and not self.url:
-                self.ready_s = time.perf_counter() - self.begin_s
+                self.ready_s = now_s
                 self.url = line.partition("ready: ")[2].split(" ")[0].strip()
                 self.lines_at_ready = len(self.lines)
                 self._ready.set()
@@ -189,11 +196,14 @@ def main(arguments: Sequence[str]) -> None:
     artifact = make_artifact(options.folder, options.config, options.recipe)
     size = sum(file.stat().st_size for file in options.folder.glob(f"{artifact.stem}*"))
     print(f"artifact: {size / 1e9:.2f} GB, made in {time.perf_counter() - begin_s:.1f} s", flush=True)
-    ready, late, answers = [], [], []
+    ready, late, answers, phases = [], [], [], []
     for _ in range(options.starts):
         with served(artifact, options.folder / "cache", ["--kv-dtype", options.kv_dtype, *more]) as server:
             print(f"ready after {server.ready_s:.1f} s", flush=True)
+            for at_s, line in server.phases:
+                print(f"  {at_s:5.1f} s {line}", flush=True)
             ready.append(server.ready_s)
+            phases.append(server.phases)
             for _ in range(2):  # the second one finds every page of the program warm
                 answers.append(chat(server.url, options.tokens))
                 print(_line(answers[-1]), flush=True)
@@ -205,7 +215,12 @@ def main(arguments: Sequence[str]) -> None:
         faults.append(f"the last start took {ready[-1]:.1f} s, {READY_WITHIN_S:.0f} s are allowed")
     print("faults: " + ("; ".join(faults) or "none"))
     if options.json is not None:
-        found = {"ready_s": ready, "chats": [attrs.asdict(answer) for answer in answers], "faults": faults}
+        found = {
+            "ready_s": ready,
+            "phases": phases,
+            "chats": [attrs.asdict(answer) for answer in answers],
+            "faults": faults,
+        }
         options.json.write_text(json.dumps({"artifact_bytes": size, **found}, indent=1) + "\n", encoding="utf-8")
     sys.exit(bool(faults))
 

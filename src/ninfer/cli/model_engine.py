@@ -1,11 +1,12 @@
 """A model on a device: sized, loaded, compiled and running. Importing it imports JAX.
 
 `serve` and `selftest` get the same device from here. Order: what is needed is compared with what is free, then the
-weights are loaded, then programs are compiled and the pool gets its final size, once. What the user can mend leaves as
-a `Failure` of one line.
+weights are loaded while programs are compiled, then the pool gets its final size, once. What the user can mend leaves
+as a `Failure` of one line.
 """
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.memory import MIB, MemoryBudget, MemoryPlan, PoolRequest, TooLittleMemory
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.programs.footprint import device_kind, free_device_bytes, prepare_allocator
+from ninfer.engine.programs.form import Tree
 from ninfer.engine.programs.forms import FormError, plan_form
 from ninfer.engine.programs.jax_device import JaxDevice
 from ninfer.engine.types import PAGE_TOKENS, EngineLimits, KvDtype
@@ -85,7 +87,7 @@ class ModelSource(Protocol):
 
 @attrs.frozen(kw_only=True)
 class LoadedModel:
-    """A device that is ready to be prepared."""
+    """A device that is ready to be prepared, which compiles its programs and may load its weights."""
 
     device: JaxDevice
     limits: EngineLimits
@@ -95,7 +97,7 @@ class LoadedModel:
 
 
 def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_device_bytes) -> LoadedModel:
-    """Compare need and have, then load the weights. Blocks for as long as that takes.
+    """Compare need and have, then load the weights, unless the device does that. Blocks for as long as it takes.
 
     Raises:
         Failure: too little memory; nothing has been loaded then.
@@ -117,7 +119,7 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
     except TooLittleMemory as error:
         raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
     device = JaxDevice(
-        form.load(),
+        form.open(),
         lanes=limits.lanes,
         total_pages=budget.plan.pages,
         prefill_chunk_tokens=limits.prefill_chunk_tokens,
@@ -127,6 +129,7 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
         progress=_log_progress,
         fit=budget.settle,
         decode_ahead_of_time=source.decode_ahead_of_time,
+        load=None if form.load is None else partial(_load, form.load),
     )
     return LoadedModel(
         device=device,
@@ -182,6 +185,13 @@ def _remedies(pool: PoolRequest) -> str:
     if pool.least_pages < pool.most_pages or pool.headroom_bytes:
         return "a smaller --max-context, --max-concurrency or --vram-headroom-mib"
     return "a smaller --kv-capacity or --max-concurrency"
+
+
+def _load(load: Callable[[], Tree]) -> Tree:
+    begin_s = time.monotonic()
+    weights = load()
+    log.info("weights are loaded, in %.1f s", time.monotonic() - begin_s)
+    return weights
 
 
 def _log_progress(name: str, done: int, total: int) -> None:

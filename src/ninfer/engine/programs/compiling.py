@@ -9,13 +9,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
-from threading import Thread
 from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from ninfer.engine.deep_stack import start_deep
+from ninfer.engine.programs.crew import Crew
 
 MOST_THREADS = 8
 """A large program takes a gigabyte or two of host memory to compile, and XLA has threads of its own for parts of it."""
@@ -73,21 +71,16 @@ def build(sources: Sequence[Source[T]], *, threads: int, waiting: Callable[[str,
             waiting(source.name, index)
             alone.append(_lower(source)())
         return alone
-    crew: _Crew[Built[T]] = _Crew(min(threads, len(sources)))
-    try:
+    with Crew(min(threads, len(sources)), name="ninfer-compiler") as crew:
         built: list[Built[T]] = []
         for index, future in enumerate(_begin(crew, sources, waiting)):
             if index > 0:
                 waiting(sources[index].name, index)
             built.append(future.result())
         return built
-    finally:
-        crew.dismiss()
 
 
-def _begin(
-    crew: "_Crew[Built[T]]", sources: Sequence[Source[T]], waiting: Callable[[str, int], None]
-) -> "list[Future[Built[T]]]":
+def _begin(crew: Crew, sources: Sequence[Source[T]], waiting: Callable[[str, int], None]) -> "list[Future[Built[T]]]":
     """Lower and hand over, up to the first failure; the last result may be an error of lowering."""
     futures: list[Future[Built[T]]] = []
     for index, source in enumerate(sources):
@@ -96,7 +89,7 @@ def _begin(
         if crew.failed:
             break
         try:
-            futures.append(crew.submit(_lower(source)))
+            futures.append(crew.give(_lower(source)))
         except Exception as error:  # of programs before it there may be one that comes first
             futures.append(Future())
             futures[-1].set_exception(error)
@@ -122,49 +115,3 @@ class _Compilation(Generic[T]):
         begin_s = time.monotonic()
         program = self.lowered.compile()
         return Built(self.name, program, self.lower_s + time.monotonic() - begin_s)
-
-
-class _Crew(Generic[T]):
-    """Threads that do what they are given, in that order; nothing that comes after a failure is begun."""
-
-    def __init__(self, threads: int) -> None:
-        self._work: SimpleQueue[tuple[int, Callable[[], T], Future[T]] | None] = SimpleQueue()
-        self._given = 0
-        self._dismissed = False
-        self._failures: list[int] = []
-        # Daemons: a process that has to end does not wait for a compiler.
-        self._threads = [
-            Thread(target=self._run, name=f"ninfer-compiler-{number}", daemon=True) for number in range(threads)
-        ]
-        start_deep(*self._threads)
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything has failed so far."""
-        return bool(self._failures)
-
-    def submit(self, call: Callable[[], T]) -> "Future[T]":
-        """Have it done. What is given before a failure is done in the end; what comes after it may not be."""
-        future: Future[T] = Future()
-        self._work.put((self._given, call, future))
-        self._given += 1
-        return future
-
-    def dismiss(self) -> None:
-        """Begin nothing more, and wait for what has begun."""
-        self._dismissed = True
-        for _ in self._threads:
-            self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self) -> None:
-        while (item := self._work.get()) is not None:
-            number, call, future = item
-            if self._dismissed or any(failure < number for failure in self._failures):
-                continue  # nobody asks for it: the error before it comes first
-            try:
-                future.set_result(call())
-            except BaseException as error:  # handed on, whatever it is
-                self._failures.append(number)
-                future.set_exception(error)

@@ -54,7 +54,7 @@ class Form(Protocol):
 
     @property
     def weights(self) -> Tree:
-        """The weights as the steps take them."""
+        """The weights as the steps take them, or their shapes where they are still to be loaded."""
         ...
 
     def zero_memory(self, *, pages: int, slots: int, table_pages: int) -> Memory:

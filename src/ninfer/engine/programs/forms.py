@@ -5,7 +5,6 @@ per-layer form, which takes any artifact as numbers. Knows no files: an artifact
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Literal, Protocol
 
 import attrs
@@ -19,9 +18,9 @@ from ninfer.engine.memory import MemoryNeeds
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.weights import load_weights
 from ninfer.engine.programs.footprint import memory_needs
-from ninfer.engine.programs.form import Form
+from ninfer.engine.programs.form import Form, Tree
 from ninfer.engine.programs.per_layer import PerLayer
-from ninfer.engine.programs.stacked import Stacked, load_stacked, matrix_shapes
+from ninfer.engine.programs.stacked import Stacked, load_stacked, matrix_shapes, stacked_shapes
 from ninfer.engine.programs.stacked.footprint import stacked_needs
 from ninfer.engine.programs.stacked.weights import Packed
 from ninfer.engine.types import EngineLimits, KvDtype
@@ -84,8 +83,10 @@ class FormPlan:
     needs: MemoryNeeds
     splitting: str
     """What prompt attention does with the keys of a short chunk, for people"""
-    load: Callable[[], Form]
-    """Blocks for as long as the weights take."""
+    open: Callable[[], Form]
+    """Blocks for as long as the weights take, unless there is a `load`"""
+    load: Callable[[], Tree] | None = None
+    """The weights, where the form is made of their shapes alone: what they take, programs can be compiled in"""
 
 
 def plan_form(
@@ -114,11 +115,15 @@ def plan_form(
             name="per layer",
             needs=memory_needs(config, lanes=limits.lanes),
             splitting=_NEVER_SPLIT,
-            load=lambda: PerLayer(config, load_weights(config, stored.read)),
+            open=lambda: PerLayer(config, load_weights(config, stored.read)),
         )
+
+    def formats(name: str) -> str:
+        return stored.tensors[name].format.name
+
     needs = stacked_needs(
         config,
-        lambda name: stored.tensors[name].format.name,
+        formats,
         kv_format=kv_dtype,
         lanes=limits.lanes,
         table_pages=pages_for(limits.max_context_tokens),
@@ -129,7 +134,8 @@ def plan_form(
         name="stacked",
         needs=needs,
         splitting=f"prompt keys are split within {bound >> 20} MiB" if bound else _NEVER_SPLIT,
-        load=partial(_load_stacked, config, stored, kv_dtype, bound),
+        open=lambda: Stacked(config, stacked_shapes(config, formats), kv_format=kv_dtype, split_workspace_bytes=bound),
+        load=lambda: load_stacked(config, stored),
     )
 
 
@@ -142,8 +148,3 @@ def is_packed(config: TextConfig, stored: StoredModel) -> bool:
 def split_bound_bytes(kv_dtype: KvDtype, asked_bytes: int) -> int:
     """What a launch may take to split keys stored as `kv_dtype`: bf16 has its own bound, whatever is asked for."""
     return DEFAULT_SPLIT_WORKSPACE_BYTES if kv_dtype == "bf16" else asked_bytes
-
-
-def _load_stacked(config: TextConfig, stored: StoredModel, kv_dtype: KvDtype, split_workspace_bytes: int) -> Form:
-    weights = load_stacked(config, stored)
-    return Stacked(config, weights, kv_format=kv_dtype, split_workspace_bytes=split_workspace_bytes)

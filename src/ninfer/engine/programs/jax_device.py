@@ -18,6 +18,7 @@ from ninfer.engine.device import DecodeRow, PrefillUnit, SampleRow, UnitResult
 from ninfer.engine.model.trunk import NOWHERE
 from ninfer.engine.programs.compile_cache import use_compile_cache
 from ninfer.engine.programs.compiling import Built, Source, build, threads_here
+from ninfer.engine.programs.crew import Crew
 from ninfer.engine.programs.form import Form, Memory, StepOutput, Tree
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
@@ -97,6 +98,7 @@ class JaxDevice:
         decode_batches: Sequence[int] | None = None,
         prefill_sizes: tuple[int, ...] | None = None,
         compile_threads: int | None = None,
+        load: Callable[[], Tree] | None = None,
     ) -> None:
         """Nothing is allocated or compiled before `prepare`.
 
@@ -115,6 +117,7 @@ class JaxDevice:
             prefill_sizes: tokens that prefill programs are compiled for, ascending, the last of them
                 `prefill_chunk_tokens`; without it the form's own choice.
             compile_threads: programs that are compiled side by side; without it one for each core.
+            load: gives the weights, where `form` has their shapes alone; called while programs are compiled.
         """
         if prefill_chunk_tokens < PAGE_TOKENS or prefill_chunk_tokens % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={prefill_chunk_tokens} is no positive multiple of {PAGE_TOKENS}")
@@ -140,6 +143,8 @@ class JaxDevice:
         self._prefill_sizes = form.chunk_buckets(prefill_chunk_tokens) if prefill_sizes is None else prefill_sizes
         self._decode_batches = range(1, lanes + 1) if decode_batches is None else tuple(decode_batches)
         self._compile_threads = threads_here() if compile_threads is None else compile_threads
+        self._load = load
+        self._weights: Tree = None
         self._compilations = 0
         self._facts: dict[str, ProgramFacts] = {}
         self._memory: Memory | None = None
@@ -182,13 +187,19 @@ class JaxDevice:
         return tuple((leaf.unsafe_buffer_pointer(), leaf.nbytes) for leaf in jax.tree.leaves(self._memory))
 
     def prepare(self) -> None:
-        """Compile every program, then allocate the memory. Blocks; called once, before the first unit."""
+        """Load the weights and compile every program, then allocate the memory. Blocks; called once, before any unit.
+
+        Raises what loading, compiling and `fit` raise, when none of them is at work any more.
+        """
         if self._memory is not None:
             raise RuntimeError("the device is prepared already")
         if self._compile_cache is not None:
             use_compile_cache(self._compile_cache)
         total = len(self._prefill_sizes) + len(self._decode_batches) + 1
-        self._compile_programs(total)
+        with Crew(1, name="ninfer-loader") as loader:
+            weights = loader.give(self._form_weights)
+            self._compile_programs(total)
+            self._weights = weights.result()
         pages = self._total_pages if self._fit is None else self._fit(self.workspace_bytes)
         if pages != self._total_pages:
             self._total_pages = pages
@@ -200,6 +211,9 @@ class JaxDevice:
         if not self._decode_ahead_of_time:
             self._compile_by_calls()
         self._progress("ready", total, total)
+
+    def _form_weights(self) -> Tree:
+        return self._form.weights if self._load is None else self._load()
 
     def _make_memory(self) -> Callable[[], Memory]:
         return partial(
@@ -275,7 +289,7 @@ class JaxDevice:
             raise RuntimeError("the device is not prepared, or a failed unit took its memory")
         memory, self._memory = self._memory, None  # donated: nobody may look at it again
         try:
-            self._memory, output = program(self._form.weights, memory, plan)
+            self._memory, output = program(self._weights, memory, plan)
         except BaseException:
             if not any(leaf.is_deleted() for leaf in jax.tree.leaves(memory)):  # refused before it was donated
                 self._memory = memory

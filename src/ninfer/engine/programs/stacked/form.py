@@ -45,6 +45,7 @@ class Stacked:
     ) -> None:
         """`kv_format`: a storage format of `kernels_pallas.kv_cache`; `kernels`: others for decode rounds, to try.
 
+        weights: or their shapes, for a device that loads them itself;
         split_workspace_bytes: see `kernels_pallas.chunk_attention.attend_chunk`; changes no bit.
         """
         self._config = config

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kernels_pallas import packing
 from kernels_pallas.arrays import PackedMatrix
 from kernels_pallas.gdn_step import GdnWeights
-from ninfer.engine.model.config import LayerKind, TextConfig
+from ninfer.engine.model.config import CONV_TAPS, LayerKind, TextConfig
 
 Planes: TypeAlias = Mapping[str, NDArray[np.generic]]
 """Packed planes of one matrix, by the names of `kernels_pallas.packing`."""
@@ -195,14 +195,52 @@ def _put(stack: jax.Array, part: jax.Array, layer: int, at: int) -> jax.Array:
     return lax.dynamic_update_slice(stack, part[None], (layer, at, *[0] * (part.ndim - 1)))
 
 
+def stacked_shapes(config: TextConfig, formats: Callable[[str], str]) -> StackedWeights:
+    """What `load_stacked` gives, with shapes in the place of arrays; `formats` tells a matrix's format by its name."""
+    shapes: StackedWeights = jax.eval_shape(lambda: _zero_weights(config, formats))
+    return shapes
+
+
+def _zero_weights(config: TextConfig, formats: Callable[[str], str]) -> StackedWeights:
+    delta, attention = layers_of(config, "linear_attention"), layers_of(config, "full_attention")
+    every, hidden, heads = tuple(range(config.num_layers)), config.hidden_size, config.linear_num_value_heads
+    shapes = matrix_shapes(config)
+
+    def stack(count: int, names: Sequence[str]) -> PackedMatrix:
+        form, rows = formats(names[0]), sum(shapes[name][0] for name in names)
+        planes = packing.plane_specs(form, rows, shapes[names[0]][1])
+        stacks = {plane: jnp.zeros((count, *spec.shape), spec.dtype) for plane, spec in planes.items()}
+        return PackedMatrix(**stacks, format=form)
+
+    def layered(layers: Sequence[int], matrices: Sequence[str]) -> PackedMatrix:
+        return stack(len(layers), [weight_name(layers[0], matrix) for matrix in matrices])
+
+    linear, full = MIXERS["linear_attention"], MIXERS["full_attention"]
+    return StackedWeights(
+        embed=jnp.zeros((config.vocab_size, hidden), jnp.bfloat16),
+        delta_in=layered(delta, linear[0]),
+        delta=GdnWeights(
+            ab=jnp.zeros((len(delta), 2 * heads, hidden), jnp.bfloat16),
+            conv=jnp.zeros((len(delta), CONV_TAPS, config.conv_channels)),
+            a_log=jnp.zeros((len(delta), heads)),
+            dt_bias=jnp.zeros((len(delta), heads)),
+            norm=jnp.zeros((len(delta), config.linear_value_head_dim)),
+        ),
+        delta_out=layered(delta, (linear[1],)),
+        attention_in=layered(attention, full[0]),
+        query_gains=jnp.zeros((len(attention), config.head_dim)),
+        key_gains=jnp.zeros((len(attention), config.head_dim)),
+        attention_out=layered(attention, (full[1],)),
+        gate_up=layered(every, MLP),
+        down=layered(every, ("mlp.down_proj",)),
+        gains=jnp.zeros((2 * config.num_layers + 1, hidden)),
+        head=stack(1, ("lm_head.weight",)),
+    )
+
+
 def weight_bytes(config: TextConfig, formats: Callable[[str], str]) -> int:
     """Device bytes of the stacked weights of `config`, where `formats` tells the format of a matrix by its name."""
-    total = 2 * config.vocab_size * config.hidden_size + 4 * (2 * config.num_layers + 1) * config.hidden_size
-    for name, (rows, columns) in matrix_shapes(config).items():
-        for spec in packing.plane_specs(formats(name), rows, columns).values():
-            total += int(np.prod(spec.shape)) * spec.dtype.itemsize
-    small = 2 * 2 * config.linear_num_value_heads * config.hidden_size + 4 * 4 * config.conv_channels
-    return total + config.linear_layers * small
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(stacked_shapes(config, formats)))
 
 
 def matrix_shapes(config: TextConfig) -> dict[str, tuple[int, int]]:
