@@ -85,7 +85,7 @@ def random_packed(key: jax.Array, form: str, layers: int, rows: int, columns: in
                 _codes(own, form, shape, columns) if name == "codes" else jax.random.bits(own, shape, spec.dtype)
             )
         else:
-            planes[name] = _scales(form, name, shape, columns)
+            planes[name] = _scales(own, form, name, shape, columns)
     return PackedMatrix(**planes, format=form)
 
 
@@ -102,11 +102,14 @@ def _codes(key: jax.Array, form: str, shape: tuple[int, ...], columns: int) -> j
     return bits & jnp.uint32(_BELOW_TWO) if form == "fp8_row" else bits
 
 
-def _scales(form: str, name: str, shape: tuple[int, ...], columns: int) -> jax.Array:
+def _scales(key: jax.Array, form: str, name: str, shape: tuple[int, ...], columns: int) -> jax.Array:
     scale = columns**-0.5 / _ROOT_MEAN_SQUARE[form]
     if name == "row_scales":
         return jnp.full(shape, scale, jnp.float32)
     if form == "nvfp4":
         return jnp.full(shape, _E4M3_ONE, jnp.uint16)
     half = lax.bitcast_convert_type(jnp.float16(scale), jnp.uint16).astype(jnp.uint32)
-    return jnp.full(shape, half * jnp.uint32(0x10001), jnp.uint32)
+    # Codes reach one further down than up. Without signs their mean would add up, and every row choose the same token.
+    signs = jax.random.bits(key, shape, jnp.uint32) & jnp.uint32(0x80008000)
+    pairs = jnp.full(shape, half * jnp.uint32(0x10001), jnp.uint32)
+    return jnp.bitwise_xor(pairs, signs)
