@@ -57,7 +57,7 @@ def run_bench(options: BenchOptions, command: str, errors: Console) -> Report:
     with errors.status("starting") as status:
         try:
             return in_thread(lambda: run_benchmark(given, wish, status.update, keep), name="ninfer-bench")
-        except CannotMeasure as error:
+        except (CannotMeasure, OSError) as error:  # OSError: the folder of compiled programs
             raise Failure(str(error)) from error
 
 

@@ -66,7 +66,7 @@ def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str
     loaded = load_model(house)
     try:
         loaded.device.prepare()
-    except TooLittleMemory as error:
+    except (TooLittleMemory, OSError) as error:  # OSError: the folder of compiled programs
         raise Failure(str(error)) from error
     ready_s = time.monotonic() - begin_s
     subject = Subject(

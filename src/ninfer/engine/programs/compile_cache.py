@@ -18,7 +18,9 @@ def use_compile_cache(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"compile cache {folder} can be written by others; it must belong to one user alone")
+        raise PermissionError(
+            f"compile cache {folder} can be written by others: `chmod go-w` it, or take another --cache-dir"
+        )
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
