@@ -106,5 +106,8 @@ def test_what_is_wrong_in_a_chunk_is_said(stream: list[Any], says: str) -> None:
 
 
 def test_an_error_ends_a_stream_anywhere() -> None:
-    for at in range(len(GOOD)):
-        judge([*GOOD[:at], {"error": {"message": "x"}}])
+    error = {"error": {"message": "x"}}
+    for at, chunk in enumerate(GOOD):
+        judge([*GOOD[:at], error])
+        with pytest.raises(OrderViolation, match="after the end"):
+            judge([*GOOD[:at], error, chunk])
