@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer.reply.tool_arguments import JSONValue, type_arguments, type_hints
+from ninfer.reply.tool_arguments import MAX_DEPTH, JSONValue, type_arguments, type_hints
 
 S, N, INT, B, Z, OBJ, ARR = "string", "number", "integer", "boolean", "null", "object", "array"
 
@@ -78,6 +78,9 @@ OMITTED = object()
         ([ARR], "a, b", "a, b", 1),
         ([Z], "None", "None", 1),
         ([N], "NaN", "NaN", 1),
+        ([ARR], "[" * MAX_DEPTH + "]" * MAX_DEPTH, json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH), 0),
+        ([ARR], "[" * 101 + "]" * 101, "[" * 101 + "]" * 101, 1),
+        ([OBJ], '{"a":' * 300 + "1" + "}" * 300, '{"a":' * 300 + "1" + "}" * 300, 1),
         ([N], "1e999", "1e999", 1),
         ([N], "9" * 5000, "9" * 5000, 1),
         ([OBJ], '{"a": "\\ud800"}', '{"a": "\\ud800"}', 1),

@@ -15,6 +15,9 @@ import attrs
 
 JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
 
+MAX_DEPTH = 100
+"""Deeper values stay text. Bodies may be 200 deep, and a call is to come back in one, inside its history."""
+
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 
 
@@ -101,14 +104,28 @@ def _untyped(text: str) -> JSONValue:
 
 
 def _json(text: str) -> "JSONValue | _Absent":
-    """The value of a JSON text that can also be sent as JSON again."""
+    """The value of a JSON text that can also be sent as JSON again, by us and by the client that repeats it."""
     try:
         value: JSONValue = json.loads(text, parse_constant=_refuse)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         # Also 1e999, half a surrogate pair, and a number of more digits than Python reads.
         return _ABSENT
-    return value
+    return _ABSENT if _too_deep(value) else value
+
+
+def _too_deep(value: JSONValue) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _refuse(constant: str) -> NoReturn:

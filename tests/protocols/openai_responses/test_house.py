@@ -1,5 +1,7 @@
 """Responses over the real request path and the scripted engine: what is counted, and what a chain renders."""
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -61,3 +63,23 @@ async def test_input_that_does_not_fit() -> None:  # RSP-10
         error = answer.json()["error"]
         assert (answer.status, error["code"]) == (400, "context_length_exceeded")
         assert "4096" in error["message"]
+
+
+@pytest.mark.parametrize("depth", [99, 101, 210, 400])
+@contract("RSTORE-003", "TMPL-006", "ERR-006")
+async def test_a_call_however_deep_can_be_kept_and_answered(depth: int) -> None:
+    value = "[" * depth + "]" * depth
+    markup = f"<tool_call>\n<function=f>\n<parameter=a>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    function = {"type": "function", "name": "f", "parameters": {"properties": {"a": {"type": "array"}}}}
+    members: dict[str, Any] = {"tools": [function], "reasoning": {"effort": "none"}, "max_output_tokens": 1000}
+    asked = f"[[raw:{base64.b64encode(markup.encode()).decode()}]]"
+    async with open_house() as house:
+        app = create_app(house.service, (OpenAIResponses(house.service),))
+        made = (await posted(app, "", input=asked, **members)).json()
+        (call,) = made["output"]
+        a = json.loads(call["arguments"])["a"]
+        assert a == (json.loads(value) if depth < 100 else value)
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "done"}
+        history = [{"role": "user", "content": "x"}, call, output]
+        for follow in ({"input": [output], "previous_response_id": made["id"]}, {"input": history}):
+            assert (await posted(app, "", **members, **follow)).json()["status"] == "completed"
