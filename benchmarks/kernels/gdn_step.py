@@ -26,13 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
-from benchmarks.kernels.quant_matmul import random_matrix
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.gdn_step import GdnState, GdnWeights
 from kernels_pallas.gdn_step.specs import HIDDEN_27B, LAYERS_27B, SIZES_27B, state_27b
 from kernels_pallas.gdn_step.triton import gdn_step_triton
 from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
 from kernels_pallas.quant_matmul import counters_shape, project_residual
+from ninfer.engine.programs.stacked.random import random_packed
 
 EPS, SLOTS, SHIFT = 1e-6, 9, 6
 REPEATS = 5
@@ -57,7 +57,6 @@ def random_layers(layers: int, slots: int, rng: np.random.Generator) -> tuple[Gd
     state = GdnState(
         recurrent=stack(0.1 * normal(1, slots, heads, SIZES.key_dim, SIZES.value_dim)),
         conv=stack(normal(1, slots, 4, SIZES.channels)),
-        arrivals=jnp.zeros((16, heads), jnp.int32),
     )
     weights = GdnWeights(
         ab=stack((normal(1, 2 * heads, HIDDEN_27B) / HIDDEN_27B**0.5).astype(jnp.bfloat16)),
@@ -244,7 +243,7 @@ def measure(cases: list[str]) -> list[dict[str, object]]:
     state = state_27b(slots=SLOTS)
     specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
     paired = any("pair" in case for case in cases)
-    matrix = random_matrix("q4_g64", HIDDEN_27B, SIZES.values, LAYERS_27B) if paired else None
+    matrix = random_packed(jax.random.key(0), "q4_g64", LAYERS_27B, HIDDEN_27B, SIZES.values) if paired else None
     work = []
     for case in cases:
         count, _, text = case.partition(" ")

@@ -78,7 +78,6 @@ def gdn_chunk_reference(
     changed = GdnState(
         recurrent=state.recurrent.at[at, slot].set(after.recurrent),
         conv=state.conv.at[at, slot].set(ring_after(ring, mixed.astype(jnp.float32), start, count)),
-        arrivals=state.arrivals,
     )
     return to_dtype(out.reshape(z.shape), out_dtype), changed
 

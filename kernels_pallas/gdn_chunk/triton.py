@@ -312,7 +312,7 @@ def _scan(
         interpret=interpret,
         name="gdn_scan",
     )(*operands)
-    return out, GdnState(recurrent=recurrent, conv=conv, arrivals=state.arrivals)
+    return out, GdnState(recurrent=recurrent, conv=conv)
 
 
 def _scan_kernel(

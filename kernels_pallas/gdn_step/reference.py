@@ -49,7 +49,6 @@ def gdn_step_reference(
     changed = GdnState(
         recurrent=state.recurrent.at[at, into].set(after, mode="drop"),
         conv=state.conv.at[at, into, positions % CONV_TAPS].set(mixed, mode="drop"),
-        arrivals=state.arrivals,
     )
     return Activation(values=to_dtype(gated, out_dtype), squares=None, shift=0, eps=0.0), changed
 

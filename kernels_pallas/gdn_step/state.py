@@ -29,8 +29,6 @@ class GdnState:
     conv: jax.Array
     """float32 [L, slots, 4, C]: the convolution's input at position p lies in row p % 4. A step reads three rows and
     writes the fourth, so that the programs of one launch cannot disturb each other."""
-    arrivals: jax.Array
-    """int32 [rows, Hv], 0 between launches: programs of a row's head that are done. Rows of a round, not slots."""
 
 
 @jax.tree_util.register_dataclass
@@ -80,16 +78,11 @@ class GdnSizes:
         return self.value_heads // self.key_heads
 
 
-MAX_ROWS = 16
-"""Rows of one round."""
-
-
 def zero_state(*, layers: int, slots: int, value_heads: int, key_dim: int, value_dim: int, channels: int) -> GdnState:
     """Fresh memory of `slots` slots."""
     return GdnState(
         recurrent=jnp.zeros((layers, slots, value_heads, key_dim, value_dim), jnp.float32),
         conv=jnp.zeros((layers, slots, CONV_TAPS, channels), jnp.float32),
-        arrivals=jnp.zeros((MAX_ROWS, value_heads), jnp.int32),
     )
 
 

@@ -37,7 +37,6 @@ def random_state(seed: int, sizes: GdnSizes = TINY) -> GdnState:
     return GdnState(
         recurrent=jnp.asarray(rng.standard_normal(matrix), jnp.float32),
         conv=jnp.asarray(rng.standard_normal((LAYERS, SLOTS, 4, sizes.channels)), jnp.float32),
-        arrivals=jnp.zeros((16, sizes.value_heads), jnp.int32),
     )
 
 
