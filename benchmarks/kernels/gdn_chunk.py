@@ -50,6 +50,12 @@ def random_tokens(count: int, correlation: float, seed: int) -> Tokens:
     return mixed, z, a, b
 
 
+def joined(tokens: Tokens) -> tuple[jax.Array, jax.Array]:
+    """projected and scores, as the kernel takes them."""
+    mixed, z, a, b = tokens
+    return jnp.concatenate([mixed, z], axis=-1), jnp.concatenate([a, b], axis=-1)
+
+
 def oracle(tokens: Tokens, weights: GdnWeights) -> tuple[np.ndarray, np.ndarray]:
     """float64 from an empty state: outputs before the norm [T, heads, dv], the last state."""
     mixed, _, a, b = (np.asarray(part, np.float64) for part in tokens)
@@ -98,14 +104,14 @@ def check(option_sets: list[str], tokens: int = 1088, count: int = 1030) -> list
             run = jax.jit(
                 functools.partial(gdn_chunk_triton, eps=EPS, out_dtype=jnp.dtype("float32"), options=options(text))
             )
-            whole, after = run(*prompt, state, own, ints(LAYER), ints(SLOT), ints(0), ints(count))
+            whole, after = run(*joined(prompt), state, own, ints(LAYER), ints(SLOT), ints(0), ints(count))
             by_head = np.asarray(whole).reshape(tokens, SIZES.value_heads, SIZES.value_dim)
             out_error = float(np.abs(by_head[:count, HEADS] - truth).max() / np.abs(truth).max())
             rms_error = float(np.sqrt(((by_head[:count, HEADS] - truth) ** 2).mean() / (truth**2).mean()))
             state_error = relative(after.recurrent[LAYER, SLOT][HEADS.start :: HEADS.step], last)
             pieces, cut_state = [], state
             for start, end in ((0, 64), (64, 704), (704, tokens)):
-                part = tuple(array[start:end] for array in prompt)
+                part = tuple(array[start:end] for array in joined(prompt))
                 real = min(count, end) - start
                 piece, cut_state = run(*part, cut_state, own, ints(LAYER), ints(SLOT), ints(start), ints(real))
                 pieces.append(piece)
@@ -146,8 +152,7 @@ def agree(tokens: int = 128, steps: int = 8) -> dict[str, object]:
     rng = np.random.default_rng(3)
     state, weights = random_layers(LAYERS, SLOTS, rng)
     projected, x = random_rows(tokens, rng)
-    a, b = jnp.split(project_ab(x, weights.ab[LAYER]), 2, axis=-1)
-    prompt = projected[:, : SIZES.channels], projected[:, SIZES.channels :], a, b
+    prompt = projected, project_ab(x, weights.ab[LAYER])
     chunk = jax.jit(functools.partial(gdn_chunk_triton, eps=EPS, out_dtype=jnp.dtype("float32")))
     step = jax.jit(functools.partial(gdn_step_triton, eps=EPS, out_dtype=jnp.dtype("float32")))
     where = ints(LAYER), ints(SLOT)
@@ -196,7 +201,7 @@ def measure(cases: list[str]) -> list[dict[str, object]]:
         return int(count), jax.jit(many, donate_argnums=0)
 
     tokens = {int(case.split()[0]) for case in cases}
-    prompts = {count: tuple(map(jnp.asarray, random_tokens(count, 0.3, 2))) for count in tokens}
+    prompts = {count: joined(random_tokens(count, 0.3, 2)) for count in tokens}
     work = [program(case) for case in cases]
 
     def build(item):  # type: ignore[no-untyped-def]

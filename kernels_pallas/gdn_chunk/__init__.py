@@ -16,10 +16,8 @@ __all__ = ["CHUNK_TOKENS", "gdn_chunk"]
 
 
 def gdn_chunk(
-    mixed: jax.Array,
-    z: jax.Array,
-    a: jax.Array,
-    b: jax.Array,
+    projected: jax.Array,
+    scores: jax.Array,
     state: GdnState,
     weights: GdnWeights,
     layer: jax.Array,
@@ -37,10 +35,10 @@ def gdn_chunk(
     tokens. At start 0 the sequence starts from zero whatever the slot holds. Rows from `count` on come out as 0.
 
     Args:
-        mixed: float32, float16 or bfloat16 [T, C], the convolution's input; T is a multiple of 64.
-        z: the same kinds [T, Hv dv], the output gate.
-        a: float32 [T, Hv], what decay is made of, before bias and softplus.
-        b: float32 [T, Hv], what the write strength is made of, before the sigmoid.
+        projected: float32, float16 or bfloat16 [T, C + Hv dv], the convolution's input, then the output gate; T is a
+            multiple of 64.
+        scores: float32 [T, 2 Hv], what decay is made of, before bias and softplus, then what the write strength is made
+            of, before the sigmoid.
         state: of all layers and slots.
         weights: of all layers (its `ab` is not read).
         layer: int32 [1].
@@ -57,13 +55,15 @@ def gdn_chunk(
         ValueError: an implementation that does not exist, or sizes that do not fit.
     """
     sizes = sizes_of(state)
-    if mixed.shape[0] % CHUNK_TOKENS:
-        raise ValueError(f"{mixed.shape[0]} tokens are no multiple of {CHUNK_TOKENS}")
-    if mixed.shape[-1] != sizes.channels or z.shape[-1] != sizes.values:
+    if projected.shape[0] % CHUNK_TOKENS:
+        raise ValueError(f"{projected.shape[0]} tokens are no multiple of {CHUNK_TOKENS}")
+    wanted = sizes.channels + sizes.values, 2 * sizes.value_heads
+    if (projected.shape[-1], scores.shape[-1]) != wanted:
         raise ValueError(
-            f"mixed and z have {mixed.shape[-1]} and {z.shape[-1]} columns, not {sizes.channels} and {sizes.values}"
+            f"projected and scores have {projected.shape[-1]} and {scores.shape[-1]} columns, not "
+            f"{wanted[0]} and {wanted[1]}"
         )
     chunk = choose(impl, {"reference": gdn_chunk_reference, "triton": gdn_chunk_triton})
     return chunk(
-        mixed, z, a, b, state, weights, layer, slot, start, count, eps=eps, out_dtype=jnp.dtype(out_dtype)
+        projected, scores, state, weights, layer, slot, start, count, eps=eps, out_dtype=jnp.dtype(out_dtype)
     )  # fmt: skip

@@ -46,10 +46,8 @@ class Carry(NamedTuple):
 
 
 def gdn_chunk_reference(
-    mixed: jax.Array,
-    z: jax.Array,
-    a: jax.Array,
-    b: jax.Array,
+    projected: jax.Array,
+    scores: jax.Array,
     state: GdnState,
     weights: GdnWeights,
     layer: jax.Array,
@@ -63,7 +61,9 @@ def gdn_chunk_reference(
     """See `kernels_pallas.gdn_chunk.gdn_chunk`."""
     sizes = sizes_of(state)
     at, slot, start, count = (jnp.reshape(scalar, ()) for scalar in (layer, slot, start, count))
-    tokens = mixed.shape[0]
+    tokens = projected.shape[0]
+    mixed, z = jnp.split(projected, [sizes.channels], axis=-1)
+    a, b = jnp.split(scores, 2, axis=-1)
     rows = Rows(mixed, z, a, b, jnp.arange(tokens) < count)
     own = jax.tree.map(lambda stack: stack[at], weights)
     ring = state.conv[at, slot]

@@ -51,10 +51,8 @@ class Prepared(NamedTuple):
 
 
 def gdn_chunk_triton(
-    mixed: jax.Array,
-    z: jax.Array,
-    a: jax.Array,
-    b: jax.Array,
+    projected: jax.Array,
+    scores: jax.Array,
     state: GdnState,
     weights: GdnWeights,
     layer: jax.Array,
@@ -73,12 +71,12 @@ def gdn_chunk_triton(
         if width < 16 or width & (width - 1):
             raise NotImplementedError(f"heads of {sizes.key_dim} x {sizes.value_dim} are no powers of two from 16 on")
     place = _Place(*(jnp.reshape(scalar, (1,)) for scalar in (layer, slot, start, count)))
-    convolve = functools.partial(_convolve, mixed, state, weights, place, options=options, interpret=interpret)
+    convolve = functools.partial(_convolve, projected, state, weights, place, options=options, interpret=interpret)
     keys = convolve(first=0, heads=2 * sizes.key_heads, width=sizes.key_dim, unit=True)
     value = convolve(first=2 * sizes.keys, heads=sizes.value_heads, width=sizes.value_dim, unit=False)
-    prepared = _prepare(keys, value, a, b, weights, place, sizes, options, interpret)
-    out, changed = _scan(prepared, mixed, state, place, sizes, options, interpret)
-    return _finish(out, z, weights, place, sizes, eps, out_dtype, options, interpret), changed
+    prepared = _prepare(keys, value, scores, weights, place, sizes, options, interpret)
+    out, changed = _scan(prepared, projected, state, place, sizes, options, interpret)
+    return _finish(out, projected, weights, place, sizes, eps, out_dtype, options, interpret), changed
 
 
 class _Place(NamedTuple):
@@ -94,7 +92,7 @@ class _Place(NamedTuple):
 
 
 def _convolve(
-    mixed: jax.Array,
+    projected: jax.Array,
     state: GdnState,
     weights: GdnWeights,
     place: _Place,
@@ -106,12 +104,12 @@ def _convolve(
     interpret: bool,
 ) -> jax.Array:
     """float16 [n, heads, 64, width]: convolution and SiLU of the channels from `first` on, of length 1 if `unit`."""
-    n = mixed.shape[0] // CHUNK_TOKENS
+    n = projected.shape[0] // CHUNK_TOKENS
     output = jax.ShapeDtypeStruct((n, heads, CHUNK_TOKENS, width), jnp.float16)
-    operands = (*place, mixed, weights.conv, state.conv)
+    operands = (*place, projected, weights.conv, state.conv)
     convolved: jax.Array = pl.pallas_call(
         functools.partial(_convolve_kernel, first=first, unit=unit, rows=options.convolve_rows),
-        grid=(mixed.shape[0] // options.convolve_rows, heads),
+        grid=(projected.shape[0] // options.convolve_rows, heads),
         in_specs=[_whole(operand) for operand in operands],
         out_specs=_whole(output),
         out_shape=output,
@@ -127,7 +125,7 @@ def _convolve_kernel(
     slot_ref: Ref,
     start_ref: Ref,
     count_ref: Ref,
-    mixed_ref: Ref,
+    projected_ref: Ref,
     taps_ref: Ref,
     conv_ref: Ref,
     out_ref: Ref,
@@ -146,7 +144,7 @@ def _convolve_kernel(
     total = jnp.zeros((rows, width), jnp.float32)
     for back in range(CONV_TAPS):
         token = row - back
-        at = mixed_ref.at[jnp.maximum(token, 0), channel]
+        at = projected_ref.at[jnp.maximum(token, 0), channel]
         given = plt.load(at, mask=real & (token >= 0), other=0.0).astype(jnp.float32)
         if back:  # the first rows of a call reach back into the ring
 
@@ -170,8 +168,7 @@ def _convolve_kernel(
 def _prepare(
     keys: jax.Array,
     value: jax.Array,
-    a: jax.Array,
-    b: jax.Array,
+    scores: jax.Array,
     weights: GdnWeights,
     place: _Place,
     sizes: GdnSizes,
@@ -186,7 +183,7 @@ def _prepare(
     halves = jax.ShapeDtypeStruct((n, sizes.value_heads, options.halves, CHUNK_TOKENS, CHUNK_TOKENS), _F16)
     scalar = shape(dtype=jnp.dtype(jnp.float32))
     outputs = [halves, shape(CHUNK_TOKENS), scalar, scalar]
-    operands = (place.layer, place.tokens, keys, a, b, weights.a_log, weights.dt_bias)
+    operands = (place.layer, place.tokens, keys, scores, weights.a_log, weights.dt_bias)
     prepared = pl.pallas_call(
         functools.partial(_prepare_kernel, sizes=sizes),
         grid=(n, sizes.value_heads),
@@ -204,8 +201,7 @@ def _prepare_kernel(
     layer_ref: Ref,
     count_ref: Ref,
     keys_ref: Ref,
-    a_ref: Ref,
-    b_ref: Ref,
+    scores_ref: Ref,
     a_log_ref: Ref,
     dt_bias_ref: Ref,
     solve_ref: Ref,
@@ -221,8 +217,8 @@ def _prepare_kernel(
     token = chunk * CHUNK_TOKENS + row
     real = token < count_ref[0]
     rate = -jnp.exp(a_log_ref[layer, head])
-    log_decay = jnp.where(real, rate * softplus(a_ref[token, head] + dt_bias_ref[layer, head]), 0.0)
-    beta = jnp.where(real, 1.0 / (1.0 + jnp.exp(-b_ref[token, head])), 0.0)
+    log_decay = jnp.where(real, rate * softplus(scores_ref[token, head] + dt_bias_ref[layer, head]), 0.0)
+    beta = jnp.where(real, 1.0 / (1.0 + jnp.exp(-scores_ref[token, sizes.value_heads + head])), 0.0)
     decay = jnp.cumsum(log_decay)
     over = lax.broadcasted_iota(jnp.int32, (CHUNK_TOKENS, CHUNK_TOKENS), 0)
     down = lax.broadcasted_iota(jnp.int32, (CHUNK_TOKENS, CHUNK_TOKENS), 1)
@@ -287,7 +283,7 @@ def _unit_lower_inverse(strict: jax.Array, halves: int) -> jax.Array:
 
 def _scan(
     prepared: Prepared,
-    mixed: jax.Array,
+    projected: jax.Array,
     state: GdnState,
     place: _Place,
     sizes: GdnSizes,
@@ -295,9 +291,9 @@ def _scan(
     interpret: bool,
 ) -> tuple[jax.Array, GdnState]:
     columns = min(options.columns, sizes.value_dim)
-    operands = (*place, *prepared, mixed, state.recurrent, state.conv)
+    operands = (*place, *prepared, projected, state.recurrent, state.conv)
     outputs = (
-        jax.ShapeDtypeStruct((mixed.shape[0], sizes.values), jnp.float16),
+        jax.ShapeDtypeStruct((projected.shape[0], sizes.values), jnp.float16),
         jax.ShapeDtypeStruct(state.recurrent.shape, jnp.float32),
         jax.ShapeDtypeStruct(state.conv.shape, jnp.float32),
     )
@@ -325,7 +321,7 @@ def _scan_kernel(
     columns: int,
 ) -> None:
     given = Prepared(*refs[: len(Prepared._fields)])
-    mixed_ref, _, _, out_ref, recurrent_ref, conv_ref = refs[len(Prepared._fields) :]
+    projected_ref, _, _, out_ref, recurrent_ref, conv_ref = refs[len(Prepared._fields) :]
     part, head = pl.program_id(0), pl.program_id(1)
     key_head = lax.div(head, sizes.share)
     layer, slot, start, count = layer_ref[0], slot_ref[0], start_ref[0], count_ref[0]
@@ -356,7 +352,7 @@ def _scan_kernel(
 
     # The ring: what the last four tokens put into the convolution. One program of each head, one head of each share.
     first = part == 0
-    keep = functools.partial(_keep, mixed_ref, conv_ref, layer, slot, start, count)
+    keep = functools.partial(_keep, projected_ref, conv_ref, layer, slot, start, count)
     keep(2 * sizes.keys + head * sizes.value_dim, sizes.value_dim, first)
     first = first & (lax.rem(head, sizes.share) == 0)
     keep(key_head * sizes.key_dim, sizes.key_dim, first)
@@ -364,7 +360,7 @@ def _scan_kernel(
 
 
 def _keep(
-    mixed_ref: Ref,
+    projected_ref: Ref,
     conv_ref: Ref,
     layer: jax.Array,
     slot: jax.Array,
@@ -376,7 +372,7 @@ def _keep(
 ) -> None:
     for back in range(1, CONV_TAPS + 1):
         mask = jnp.broadcast_to(mine & (count >= back), (width,))
-        newest = plt.load(mixed_ref.at[jnp.maximum(count - back, 0), pl.ds(first, width)], mask=mask, other=0.0)
+        newest = plt.load(projected_ref.at[jnp.maximum(count - back, 0), pl.ds(first, width)], mask=mask, other=0.0)
         ring_row = lax.rem(start + count - back + CONV_TAPS, CONV_TAPS)
         plt.store(conv_ref.at[layer, slot, ring_row, pl.ds(first, width)], newest.astype(jnp.float32), mask=mask)
 
@@ -386,7 +382,7 @@ def _keep(
 
 def _finish(
     out: jax.Array,
-    z: jax.Array,
+    projected: jax.Array,
     weights: GdnWeights,
     place: _Place,
     sizes: GdnSizes,
@@ -395,13 +391,13 @@ def _finish(
     options: GdnChunkOptions,
     interpret: bool,
 ) -> jax.Array:
-    operands = (place.layer, place.tokens, out, z, weights.norm)
+    operands = (place.layer, place.tokens, out, projected, weights.norm)
     result: jax.Array = pl.pallas_call(
-        functools.partial(_finish_kernel, width=sizes.value_dim, eps=eps),
+        functools.partial(_finish_kernel, width=sizes.value_dim, channels=sizes.channels, eps=eps),
         grid=(out.shape[0] // CHUNK_TOKENS, sizes.value_heads),
         in_specs=[_whole(operand) for operand in operands],
-        out_specs=pl.BlockSpec(z.shape, _origin(2)),
-        out_shape=jax.ShapeDtypeStruct(z.shape, out_dtype),
+        out_specs=_whole(out),
+        out_shape=jax.ShapeDtypeStruct(out.shape, out_dtype),
         compiler_params=plt.CompilerParams(num_warps=options.finish_warps, num_stages=1),
         interpret=interpret,
         name="gdn_finish",
@@ -410,14 +406,26 @@ def _finish(
 
 
 def _finish_kernel(
-    layer_ref: Ref, count_ref: Ref, out_ref: Ref, z_ref: Ref, gain_ref: Ref, result_ref: Ref, *, width: int, eps: float
+    layer_ref: Ref,
+    count_ref: Ref,
+    out_ref: Ref,
+    projected_ref: Ref,
+    gain_ref: Ref,
+    result_ref: Ref,
+    *,
+    width: int,
+    channels: int,
+    eps: float,
 ) -> None:
     chunk, head = pl.program_id(0), pl.program_id(1)
-    here = pl.ds(chunk * CHUNK_TOKENS, CHUNK_TOKENS), pl.ds(head * width, width)
+    tokens = pl.ds(chunk * CHUNK_TOKENS, CHUNK_TOKENS)
+    here = tokens, pl.ds(head * width, width)
     token = chunk * CHUNK_TOKENS + lax.broadcasted_iota(jnp.int32, (CHUNK_TOKENS, width), 0)
     real = token < count_ref[0]  # nobody wrote the chunks behind the last
     out = plt.load(out_ref.at[here], mask=real, other=0.0).astype(jnp.float32)
-    gate = plt.load(z_ref.at[here], mask=real, other=0.0).astype(jnp.float32)
+    gate = plt.load(projected_ref.at[tokens, pl.ds(channels + head * width, width)], mask=real, other=0.0).astype(
+        jnp.float32
+    )
     mean_square = jnp.sum(out * out, axis=1) * (1.0 / width)
     gated = out * lax.rsqrt(mean_square + eps)[:, None] * gain_ref[layer_ref[0], :][None, :] * silu(gate)
     result_ref[here] = to_dtype(gated, result_ref.dtype)

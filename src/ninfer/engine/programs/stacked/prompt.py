@@ -108,12 +108,9 @@ def _delta_net(
     inner = _normed(config, impl, weights, residual, 2 * layer, weights.delta_in)
     projected = packed_matmul(inner, weights.delta_in, own, impl=impl)
     scores = gates(inner, weights.delta.ab, own, impl=impl)
-    channels, value_heads = config.conv_channels, config.linear_num_value_heads
     mixed, delta = gdn_chunk(
-        projected[:, :channels],
-        projected[:, channels:],
-        scores[:, :value_heads],
-        scores[:, value_heads:],
+        projected,
+        scores,
         state.delta,
         weights.delta,
         own,
