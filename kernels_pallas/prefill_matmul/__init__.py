@@ -7,10 +7,12 @@ nothing of what a matrix is for. Invariant: a row's bits depend on that row alon
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.typing import DTypeLike
 
 from kernels_pallas.arrays import PackedMatrix
@@ -68,7 +70,10 @@ def packed_matmul(
     shift: int = 0,
     impl: Impl = "auto",
 ) -> jax.Array:
-    """`matmul` with w = matrix[layer], layer int32 [1], and the same bits; x is rounded to the format's 16-bit type.
+    """`matmul` with w = matrix[layer], layer int32 [1]; x is rounded to the format's 16-bit type.
+
+    The same bits where rows have no scale. Where they have one (fp8_row, nvfp4) it multiplies the sums, since weights
+    without it are exact in 16 bits.
 
     Raises:
         ValueError: operands do not fit together.
@@ -121,7 +126,11 @@ def _packed_mosaic(
 
 
 def _unpacked_reference(x: jax.Array, matrix: PackedMatrix, layer: jax.Array, **options: Any) -> jax.Array:
-    return reference.matmul(x, _unpack(matrix, layer, x.dtype), **options)
+    if matrix.row_scales is None:
+        return reference.matmul(x, _unpack(matrix, layer, x.dtype), **options)
+    alike = dataclasses.replace(matrix, row_scales=jnp.ones_like(matrix.row_scales))
+    row_scales = lax.dynamic_index_in_dim(matrix.row_scales, layer[0], keepdims=False)
+    return reference.matmul(x, _unpack(alike, layer, x.dtype), row_scales=row_scales, **options)
 
 
 def _mosaic(

@@ -36,7 +36,6 @@ def operand(form: str, unit: int, chunks: int, planes: dict[str, _Ref]) -> jax.A
         "codes": (512 * held, 64),
         "high": (128 * held * (2 if form == "q6_g64" else 1), 32 if form == "q6_g64" else 16),
         "scales": (64 * chunks, 8 * chunks) if form == "nvfp4" else (32 * chunks, 4 * chunks),
-        "row_scales": (64, 4),
     }
 
     def unpack(_: object, *refs: Any) -> mgpu.FragmentedArray:
@@ -51,7 +50,7 @@ def operand(form: str, unit: int, chunks: int, planes: dict[str, _Ref]) -> jax.A
             inside = arith.addi(arith.muli(warp, number(of_tile)), arith.muli(lane_row, number(of_row)))
             addresses[name] = arith.addi(llvm.ptrtoint(i32, mgpu_utils.memref_ptr(ref)), inside)
         inputs = [addresses["codes"], lane_column]
-        inputs += [addresses.get(name, number(0)) for name in ("high", "scales", "row_scales")]
+        inputs += [addresses.get(name, number(0)) for name in ("high", "scales")]
         words = llvm.inline_asm(
             llvm.StructType.get_literal([i32] * OUTPUTS),
             inputs,

@@ -6,7 +6,8 @@ The weights are the left operand of the wgmma: computing warpgroups turn packed 
 
 Interpretation cannot have registers as an operand, so a test gives an `Operand` that goes through shared memory.
 Invariant: an output element is the sum that mosaic.py gives, bit for bit: the same 16-bit weights, the same 16-deep
-products in rising K in one float32 accumulator.
+products in rising K in one float32 accumulator. But a row's scale multiplies that sum, and not the weights before they
+are rounded to 16 bits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kernels_pallas.arrays import CHUNK, PackedMatrix
 
 from .epilogue import Epilogue, silu_product, to_dtype
 from .operand import operand as operand_in_registers
-from .operand_ptx import UNPACK_CLOCKS
+from .operand_ptx import SUM_SCALE, UNPACK_CLOCKS
 from .packed_tuning import DEPTH, OPERAND_ROWS, PackedShape, PackedTiles
 from .tuning import MULTIPROCESSORS
 
@@ -63,6 +64,7 @@ def matmul(
     operand: makes what unpacks, given `spare` shared memory; the registers of operand.py where it is not given.
     """
     planes = _planes(matrix)
+    scaled = [] if matrix.row_scales is None else [matrix.row_scales]
     width = matrix.n // 2 if epilogue == "silu_product" else matrix.n
     _check(x, matrix, tiles, epilogue)
     body = functools.partial(
@@ -88,10 +90,12 @@ def matmul(
     )
     result: jax.Array
     if residual is None:
-        result = kernel(out_type=jax.ShapeDtypeStruct((x.shape[0], width), out_dtype))(x, layer, *planes.values())
+        result = kernel(out_type=jax.ShapeDtypeStruct((x.shape[0], width), out_dtype))(
+            x, layer, *planes.values(), *scaled
+        )
         return result
     stream = jax.new_ref(residual)  # an operand that is a reference is the kernel's to change: in place, no second copy
-    kernel(out_type=())(x, layer, *planes.values(), stream)
+    kernel(out_type=())(x, layer, *planes.values(), *scaled, stream)
     result = jax.freeze(stream)
     return result
 
@@ -109,7 +113,7 @@ def shape_of(matrix: PackedMatrix, *, gated: bool, out_bytes: int) -> PackedShap
         k=matrix.k,
         block_units=units,
         row_bytes=(row_bytes(matrix.codes) + row_bytes(matrix.high)) / max(units, 1),
-        scale_bytes=row_bytes(matrix.scales) + (0 if matrix.row_scales is None else 4),
+        scale_bytes=row_bytes(matrix.scales),
         out_bytes=out_bytes,
         gated=gated,
         clocks=UNPACK_CLOCKS[matrix.format],
@@ -129,11 +133,8 @@ def _steps(t: int, n: int, tiles: PackedTiles) -> tuple[int, int]:
 
 
 def _planes(matrix: PackedMatrix) -> dict[str, jax.Array]:
-    """The planes that the format has, each [L, N/16, blocks of K or 1, ...]."""
-    row_scales = matrix.row_scales
-    if row_scales is not None:
-        row_scales = row_scales.reshape(matrix.layers, matrix.n // TILE_ROWS, 1, TILE_ROWS)
-    named = {"codes": matrix.codes, "high": matrix.high, "scales": matrix.scales, "row_scales": row_scales}
+    """The planes that the format has along K, each [L, N/16, blocks of K, ...]."""
+    named = {"codes": matrix.codes, "high": matrix.high, "scales": matrix.scales}
     return {name: plane for name, plane in named.items() if plane is not None}
 
 
@@ -181,8 +182,11 @@ def _body(
 ) -> None:
     """One block: its loader or one of its computing warpgroups."""
     *planes, out = refs
-    named = dict(zip(names, planes, strict=True))
-    block = _Block(x=x, layer=layer[0], planes=named, out=out, operand=make_operand(spare), **rest)
+    named = dict(zip(names, planes, strict=False))
+    row_scales = planes[len(names)] if len(planes) > len(names) else None
+    block = _Block(
+        x=x, layer=layer[0], planes=named, row_scales=row_scales, out=out, operand=make_operand(spare), **rest
+    )
     is_loader = lax.axis_index("warpgroup") == block.tiles.warpgroups
     lax.cond(is_loader, functools.partial(_load, block), functools.partial(_compute, block))
 
@@ -194,6 +198,7 @@ class _Block:
     x: _Ref
     layer: jax.Array
     planes: dict[str, _Ref]
+    row_scales: _Ref | None  # [L, N]
     out: _Ref
     x_ring: _Ref  # [stages, tokens, depth]
     rings: dict[str, _Ref]  # [stages, 16-row tiles, ...]: all tiles of the first operands, then all of the second ones
@@ -285,7 +290,7 @@ def _load_stage(block: _Block, corner: tuple[jax.Array, jax.Array], k: jax.Array
             chunks = block.rings[name].shape[2]
             copy(plane.at[block.layer, at, packed, pl.ds(part * chunks, chunks)], ring)
         else:
-            copy(plane.at[block.layer, at, 0 if name == "row_scales" else packed], ring)
+            copy(plane.at[block.layer, at, packed], ring)
     return step + 1
 
 
@@ -296,7 +301,8 @@ def _compute(block: _Block) -> None:
     def compute_tile(round_: jax.Array, step: jax.Array) -> jax.Array:
         def accumulate(*sums: _Ref) -> None:
             _multiply(block, sums, step)
-            _store(block, [s[...] for s in sums], block.corner(round_))
+            corner = block.corner(round_)
+            _store(block, [_scaled(block, s[...], corner[1], kind) for kind, s in enumerate(sums)], corner)
 
         shape = (64, block.tiles.tokens)
         pl.run_scoped(accumulate, *[plgpu.WGMMAAccumulatorRef(shape, jnp.float32)] * block.tiles.operands)
@@ -335,6 +341,19 @@ def _tile(block: _Block, slot: jax.Array, kind: int, k: jax.Array) -> dict[str, 
         skipped = lax.rem(k, block.steps_a_block) * chunks
         tile["scales"] = block.rings["scales"].at[slot, at, pl.ds(skipped, width - chunks * (block.steps_a_block - 1))]
     return tile
+
+
+def _scaled(block: _Block, sums: jax.Array, at_n: jax.Array, kind: int) -> jax.Array:
+    """Sums [64, tokens] of a warpgroup's rows of one kind, with what their weights were left without."""
+    if block.form in SUM_SCALE:
+        sums = sums * SUM_SCALE[block.form]
+    if block.row_scales is None:
+        return sums
+    first = block.first_row_tile(at_n, kind) * TILE_ROWS + OPERAND_ROWS * lax.axis_index("warpgroup")
+    own = block.row_scales.at[block.layer, pl.ds(first, OPERAND_ROWS)]
+    scales = plgpu.load(own, (), layout=plgpu.Layout.WGMMA.reduce(1), optimized=False)
+    scaled: jax.Array = sums * lax.broadcast_in_dim(scales, sums.shape, (0,))
+    return scaled
 
 
 def _store(block: _Block, sums: list[jax.Array], corner: tuple[jax.Array, jax.Array]) -> None:

@@ -11,7 +11,14 @@ from .epilogue import Epilogue, silu_product, to_dtype
 
 
 def matmul(
-    x: jax.Array, w: jax.Array, *, epilogue: Epilogue, residual: jax.Array | None, out_dtype: DTypeLike, shift: int
+    x: jax.Array,
+    w: jax.Array,
+    *,
+    epilogue: Epilogue,
+    residual: jax.Array | None,
+    out_dtype: DTypeLike,
+    shift: int,
+    row_scales: jax.Array | None = None,
 ) -> jax.Array:
     """y = x @ w.T summed in float32, then the epilogue. x [T, K], w [N, K] -> [T, N], or [T, N/2] for silu_product.
 
@@ -19,6 +26,8 @@ def matmul(
     all up rows; silu(y[:, :N/2]) * y[:, N/2:] * 2**-shift. Rounded to out_dtype, float16 clamped to finite.
     """
     sums = lax.dot_general(x, w, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
+    if row_scales is not None:
+        sums = sums * row_scales
     if epilogue == "residual_add":
         assert residual is not None
         sums = residual + sums * 2.0**shift

@@ -1,5 +1,6 @@
 """The prefill matmul from packed weights: the operand's PTX emulated, the kernel interpreted around a stand-in."""
 
+import dataclasses
 import importlib
 from types import ModuleType
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from kernels_pallas.arrays import PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
-from kernels_pallas.prefill_matmul import dequantise, reference
-from kernels_pallas.prefill_matmul.operand_ptx import DEPTH, OUTPUTS, operand_text, supported
+from kernels_pallas.prefill_matmul import dequantise, packed_matmul, reference
+from kernels_pallas.prefill_matmul.operand_ptx import DEPTH, OUTPUTS, SUM_SCALE, operand_text, supported
 from kernels_pallas.prefill_matmul.packed_tuning import fitted, packed_tiles_for
+from kernels_pallas.quant_matmul import unpack_matrix
 from kernels_pallas.target import Target, alias_bytes, temp_bytes
 from tests.kernels_pallas.prefill_matmul.ptx import run
 from tests.kernels_pallas.quant_matmul.natural import natural_planes
@@ -41,10 +43,14 @@ def test_lanes_have_what_their_instructions_multiply(matrix_format: str) -> None
     form = FORMATS[matrix_format]
     k = 4 * form.chunk  # one block of four chunks
     matrix = stack(matrix_format, 16, k, 1)
+    if matrix.row_scales is not None:
+        matrix = dataclasses.replace(
+            matrix, row_scales=jnp.full_like(matrix.row_scales, 1 / SUM_SCALE.get(form.name, 1))
+        )
     dense = dequantise(matrix, jnp.array([0], jnp.int32), impl="reference")
     bits = np.asarray(dense).view(np.uint16)
-    planes = [p for p in (matrix.codes, matrix.high, matrix.scales, matrix.row_scales) if p is not None]
-    names = [n for n in ("codes", "high", "scales", "row_scales") if getattr(matrix, n) is not None]
+    planes = [p for p in (matrix.codes, matrix.high, matrix.scales) if p is not None]
+    names = [n for n in ("codes", "high", "scales") if getattr(matrix, n) is not None]
     raw = [np.asarray(plane).reshape(-1).view(np.uint8) for plane in planes]
     memory = np.concatenate([np.pad(plane, (0, -plane.size % 16)) for plane in raw])
     starts = dict(zip(names, np.cumsum([0] + [p.size + -p.size % 16 for p in raw[:-1]]), strict=True))
@@ -54,10 +60,9 @@ def test_lanes_have_what_their_instructions_multiply(matrix_format: str) -> None
         "codes": 64,
         "high": 16 * (form.bits - 4),
         "scales": 32 if matrix_format == "nvfp4" else 16,
-        "row_scales": 4,
     }
     at = {name: starts.get(name, 0) + a_row[name] * r for name in a_row}
-    inputs = [at["codes"], c, at["high"], at["scales"], at["row_scales"]]
+    inputs = [at["codes"], c, at["high"], at["scales"]]
     for unit in range(k // DEPTH):
         registers = run(
             operand_text(matrix_format, unit, 4), memory, [np.asarray(i, np.uint32) for i in inputs], OUTPUTS
@@ -153,3 +158,12 @@ def test_it_compiles_for_a_stack_of_the_real_size(
 def test_a_shape_without_tiles_is_refused(kernel: ModuleType, t: int, n: int) -> None:
     with pytest.raises(NotImplementedError):
         packed_tiles_for(kernel.shape_of(stack("q4_g64", n, 256), gated=False, out_bytes=2), t)
+
+
+@pytest.mark.parametrize("matrix_format", FORMATS)
+def test_the_reference_is_the_product_of_what_is_stored(matrix_format: str) -> None:
+    matrix, layer = stack(matrix_format, 64, 256), jnp.array([1], jnp.int32)
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((64, 256)), jnp.bfloat16)
+    got = packed_matmul(x, matrix, layer, out_dtype=jnp.float32, impl="reference")
+    want = np.float64(x) @ np.float64(unpack_matrix(matrix, layer)).T
+    np.testing.assert_allclose(got, want, atol=2e-3 * np.abs(want).max())
