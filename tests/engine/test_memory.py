@@ -48,7 +48,9 @@ def test_an_automatic_pool_takes_what_is_left_beside_the_headroom(have_bytes: in
         (10, 100, 100, 100),  # the gap is beyond what was asked for
         (10, 250, 100, 100),  # and beyond what fits
         (10, 250, 500, 401),  # a few more than asked for
-        (10, 250, 260, 199),  # or fewer, where more do not fit
+        (10, 250, 401, 401),  # when just these fit
+        (10, 250, 400, 199),  # or fewer, where more do not fit
+        (10, 250, 260, 199),
         (250, 250, 500, 401),
         (250, 250, 260, None),
         (10, 600, 450, 448),  # beyond the gap already (rounded down as always)
@@ -119,6 +121,13 @@ def test_settling_asks_again_and_never_grows() -> None:
     assert budget.settle(0) == 400
     with pytest.raises(TooLittleMemory, match=r"program workspace 200\.0 MiB"):
         budget.settle(NEEDS.workspace_bytes)
+
+
+def test_where_nobody_knows_what_is_free_the_pool_is_what_was_asked_for() -> None:
+    budget = MemoryBudget(NEEDS, PoolRequest(least_pages=1, most_pages=100), lambda: None)
+    assert budget.settle(NEEDS.workspace_bytes) == 100
+    assert (budget.plan.have_bytes, budget.plan.graphs_used_bytes) == (None, 0)
+    assert budget.plan.table()[-1].endswith("of unknown free at start")
 
 
 @pytest.mark.contract("KV-010")

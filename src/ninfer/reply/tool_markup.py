@@ -105,7 +105,6 @@ class Region:
         self._tolerant = tolerant
         self._here = Cursor()
         self._steps = self._region()
-        self._resume()
 
     def feed(self, text: str) -> None:
         """Read on. After a failure nothing is read."""

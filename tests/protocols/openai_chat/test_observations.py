@@ -55,8 +55,9 @@ def test_the_figures_of_the_reference() -> None:
         ((10, 0, 1, 0.5, 0.0), (50.0, 20.0, 0.0, 0.0)),
         ((10, 10, 5, 0.5, 0.4), (0.0, 0.0, 100.0, 10.0)),
         ((10, 0, 5, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)),
+        ((10, 0, 2, 0.5, 0.0005), (50.0, 20.0, 0.5, 2000.0)),
     ],
-    ids=["no token", "one token", "everything reused", "no time"],
+    ids=["no token", "one token", "everything reused", "no time", "half a millisecond"],
 )
 def test_what_cannot_be_divided_is_zero(figures: Any, rates: tuple[float, ...]) -> None:
     found = timings(*figures)

@@ -95,6 +95,8 @@ DELTA = GOOD[CALL_AT]["choices"][0]["delta"]["tool_calls"][0]
             "no JSON object",
         ),
         (changed(FINISH_AT, choices=choice(FINISH_AT, delta={"content": "a"})), "beside a delta"),
+        (changed(FINISH_AT + 1, choices=choice(FINISH_AT, delta={"content": "a"})), "the usage chunk says"),
+        (changed(FINISH_AT + 1, usage=None), "without usage after the finish"),
         ([*GOOD[:3], {"error": {}}], "without a message"),
         ([*GOOD[:3], {"error": {"message": "x"}}, DONE_DATA], "after the end"),
         ([*GOOD[:3], "[ENDE]"], "no chunk"),
