@@ -20,6 +20,7 @@ from ninfer.server.settings import ServerSettings
 from tests.fakes.host import CARD, FakeHost, script
 from tests.fakes.server import RunningServer, asgi_call, post_json, running_server, until
 
+CHUNKED = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 CHAT = "/v1/chat/completions"
 BODY = {"model": CARD.id, "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -235,17 +236,60 @@ async def test_what_is_no_http_ends_its_own_connection_only(wrong: bytes) -> Non
             assert (await http.get("/health")).status_code == 200
 
 
-async def test_websockets_are_refused_in_json() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "upgrade: websocket\r\nconnection: Upgrade, close\r\nsec-websocket-version: 13\r\n"
+        "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nhello",
+        "upgrade: websocket\r\nconnection: upgrade, close\r\n\r\n",  # no valid handshake
+        "upgrade: h2c\r\nconnection: upgrade, http2-settings, close\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n\r\n",
+    ],
+)
+async def test_no_other_protocol_is_spoken(change: str) -> None:
+    async with running_server(FakeHost()) as server:
+        for path, status in ((CHAT, b"405"), ("/health", b"200")):
+            async with await trio.open_tcp_stream(*server.address) as wire:
+                await wire.send_all(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{change}".encode())
+                with trio.fail_after(2):
+                    received = b"".join([piece async for piece in wire])
+                assert received.startswith(b"HTTP/1.1 " + status)
+                assert b"x-request-id: req_" in received
+
+
+async def test_http2_is_not_spoken() -> None:
+    # Its flow control would let a client keep whole answers in our memory, and its connections had no idle clock.
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
     async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
-        await wire.send_all(
-            f"GET {CHAT} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
-        )
+        await wire.send_all(preface)
         with trio.fail_after(2):
             received = b"".join([piece async for piece in wire])
-        assert received.startswith(b"HTTP/1.1 404")
-        assert b"x-request-id: req_" in received
-        assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "websocket_not_supported"
+        assert received.startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.contract("HTTP-009", "ERR-001")
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        (b"GET /health\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 200_000, 431),
+        (b"POST /health HTTP/1.1\r\nhost: a\r\ncontent-length: -5\r\n\r\n", 400),
+        (b"POST /health HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n", 501),
+        (CHUNKED + b"zz\r\n", 400),
+        (CHUNKED + b"1;" + b"a" * 200_000, 431),
+    ],
+)
+async def test_what_is_no_http_is_told_so(wrong: bytes, status: int) -> None:
+    async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
+        with trio.fail_after(5):
+            await wire.send_all(wrong)
+            received = b"".join([piece async for piece in wire])
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d" % status)
+        assert head.lower().count(b"x-request-id: req_") == 1
+        error = json.loads(body)["error"]
+        assert (error["code"], error["type"], error["param"]) == ("invalid_http", "invalid_request_error", None)
 
 
 async def test_requests_may_follow_each_other_unasked() -> None:

@@ -24,7 +24,7 @@ from ninfer.protocols.sse import dump_json
 from ninfer.server import access, guards, models, openapi
 from ninfer.server.body_reader import BodyReader, too_large
 from ninfer.server.body_room import BodyRoom
-from ninfer.server.connection import Connection, NoWebsocket, request_id, request_nursery
+from ninfer.server.connection import Connection, request_id, request_nursery
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import Answer, CallFacts, Exchange
 from ninfer.server.frames import FrameBody
@@ -57,7 +57,6 @@ def create_app(
     check_routes(protocols, reserved=(*models.RESERVED, ("GET", openapi.PATH)))
     app = QuartTrio("ninfer", static_folder=None)
     app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes))
-    app.asgi_websocket_class = NoWebsocket
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
     app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business

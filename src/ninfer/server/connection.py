@@ -13,11 +13,8 @@ from uuid import uuid4
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
 from quart.wrappers import Request
-from quart_trio.asgi import TrioASGIHTTPConnection, TrioASGIWebsocketConnection
+from quart_trio.asgi import TrioASGIHTTPConnection
 
-from ninfer.conversation import NotFound
-from ninfer.protocols.openai_errors import openai_error
-from ninfer.protocols.sse import dump_json
 from ninfer.server.body_room import BodyRoom
 
 DRAIN_S = 5.0
@@ -129,20 +126,3 @@ class Connection(TrioASGIHTTPConnection):
         self._answering = True
         with trio.move_on_after(DRAIN_S):
             await self._body_ended.wait()
-
-
-class NoWebsocket(TrioASGIWebsocketConnection):
-    """Answers every websocket handshake with 404: quart would run its HTTP error handlers and fail inside them."""
-
-    async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Refuse the handshake with a plain answer."""
-        error = NotFound("this server speaks no websockets", code="websocket_not_supported")
-        body = dump_json(openai_error(error).body).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-            (b"x-request-id", new_request_id().encode()),
-        ]
-        await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})

@@ -14,11 +14,13 @@ from typing import cast
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
-from hypercorn.utils import wrap_app
+from hypercorn.utils import parse_socket_addr, wrap_app
 
+from ninfer.server.http1 import Http1
 from ninfer.server.sockets import BACKLOG
 
 log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class OpenConnections:
 
 
 class ClientConnection(TCPServer):
-    """hypercorn's connection, mended where it outlives its client.
+    """hypercorn's connection in HTTP/1.1 alone, mended where it outlives its client.
 
     Its end waits for two tasks. The idle clock: a client that had left between two requests, or inside a header, kept
     its socket here for as long as an idle connection may live. And the reader, which is held back while bytes behind
@@ -93,6 +95,31 @@ class ClientConnection(TCPServer):
 
     _client_gone = False
     _reading: trio.CancelScope | None = None
+
+    async def run(self) -> None:
+        """Serve the connection to its end."""
+        try:
+            wire = self.stream.socket
+            client, server = (parse_socket_addr(wire.family, name()) for name in (wire.getpeername, wire.getsockname))
+            async with TaskGroup() as self._task_group:
+                state = ConnectionState(self.state)
+                self.protocol = Http1(  # type: ignore[assignment]  # what the wrapper would wrap
+                    self.app,
+                    self.config,
+                    self.context,
+                    self._task_group,
+                    state,
+                    False,
+                    client,
+                    server,
+                    self.protocol_send,
+                )
+                await self.idle_task.restart(self._task_group, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass  # the client has reset the connection
+        finally:
+            await self._close()
 
     async def protocol_send(self, event: Event) -> None:
         """Pass on what the protocol sends; what cannot be written any more ends the reading too."""
