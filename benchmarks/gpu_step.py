@@ -4,7 +4,7 @@
 
 A variant is a list of changes with commas, or "-" for none: KERNEL.PLACE=MIB says how much of a matrix a kernel asks
 for (0: nothing), KERNEL.OPTION=VALUE sets a field of its options, "none" first empties the plan. Kernels: in, gdn,
-attend, combine, out, gate_up, down, head; "all" stands for every product. Places: out, gate_up, up, down, next.
+attend, combine, out, gate_up, down, head; "all" stands for every product. Places: out, gate_up, up, down, next, state.
 
     python -m benchmarks.gpu_step - none gdn.out=16,in.out=0 gdn.columns=64,down.warps=8
 
@@ -61,7 +61,7 @@ KERNELS = {
     "gate_up": "gate_up",
     "down": "down",
 }
-PLACES = {"out": "mixer_out", "gate_up": "gate_up", "up": "up", "down": "down", "next": "mixer_in"}
+PLACES = {"out": "mixer_out", "gate_up": "gate_up", "up": "up", "down": "down", "next": "mixer_in", "state": "state"}
 PRODUCTS = ("in", "out", "gate_up", "down", "head")
 CHECKED_STEPS = 3
 WARM_STEPS = 3
@@ -272,6 +272,7 @@ def main() -> None:
     """Compile, compare, time, tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variants", nargs="+")
+    parser.add_argument("--base", default="-", help="changes that all variants begin with")
     parser.add_argument("--recipe", default="q4")
     parser.add_argument("--kv-format", default="int8")
     parser.add_argument("--rows", type=int, default=1)
@@ -292,17 +293,18 @@ def main() -> None:
         context_tokens=given.context,
         steps=given.steps,
     )
-    moved = traffic_of(bench.form("-")).step_bytes(batch=given.rows, context_tokens=given.context)
+    moved = traffic_of(bench.form(given.base)).step_bytes(batch=given.rows, context_tokens=given.context)
     say(
         f"{given.recipe}, KV {given.kv_format}, rows {given.rows}, context {given.context}: {moved / 1e9:.2f} GB, "
         f"pure read {ceiling / 1e12:.2f} TB/s = {1e3 * moved / ceiling:.2f} ms ({time.perf_counter() - begin_s:.0f} s)"
     )
-    cases = compile_all(bench, given.variants)
+    cases = compile_all(bench, [f"{given.base},{text}" for text in given.variants])
     say(f"compiled after {time.perf_counter() - begin_s:.0f} s")
     compare(bench, cases)
     take_turns(bench, cases, given.rounds)
     found = []
     for case in cases:
+        case.text = case.text.removeprefix(f"{given.base},")
         median, least = (1e3 * of(case.times_s) for of in (statistics.median, min))
         share = moved / ceiling / (median / 1e3)
         say(f"{median:7.3f} ms, least {least:7.3f}, {100 * share:5.1f} % of pure read   {case.text}")

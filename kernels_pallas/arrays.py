@@ -89,3 +89,15 @@ class Ahead:
     """Where the part begins in the layer's `codes`; the planes beside them follow in proportion."""
     size_bytes: int | None = None
     """Of `codes`; None: to their end. What lies beyond the end is not asked for."""
+
+
+@attrs.frozen
+class AheadSlice:
+    """What lies behind the first indices of an array that the device reads soon. A kernel asks for it at its start."""
+
+    array: jax.Array
+    at: tuple[tuple[jax.Array, int], ...] = ()
+    """Each index: an int32 array and the element of it; negative ones count as 0."""
+
+
+Wanted = Ahead | AheadSlice

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Activation, Ahead
+from kernels_pallas.arrays import Activation, Wanted
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.gdn_step.reference import gdn_step_reference
 from kernels_pallas.gdn_step.state import CONV_TAPS, GdnSizes, GdnState, GdnWeights, sizes_of, zero_state
@@ -27,7 +27,7 @@ def gdn_step(
     *,
     eps: float,
     out_dtype: DTypeLike,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[Activation, GdnState]:
     """One token per row: its output before out_proj, and the state of its slot after it.

@@ -18,7 +18,7 @@ from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
 from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Activation, Ahead
+from kernels_pallas.arrays import Activation, Wanted
 from kernels_pallas.gdn_step import ptx
 from kernels_pallas.gdn_step.state import GdnSizes, GdnState, GdnWeights, sizes_of
 from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
@@ -41,7 +41,7 @@ def gdn_step_triton(
     *,
     eps: float,
     out_dtype: jnp.dtype,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     options: GdnStepOptions = DEFAULT,
 ) -> tuple[Activation, GdnState]:
     """See `kernels_pallas.gdn_step.gdn_step`. Heads are 128 x 128."""
@@ -153,6 +153,8 @@ def _kernel(
     head, row = pl.program_id(0), pl.program_id(1)
     if options.release:
         overlap.release_next(refs["ab"])
+    program = row * sizes.value_heads + head
+    ask(shares, refs, program, early=True)
     slot = refs["slots"][row]
     where = places(row, head, refs["layer"][0], jnp.maximum(slot, 0))
     given = values(sizes, head, slot, refs["positions"][row])
@@ -162,7 +164,7 @@ def _kernel(
         addresses=[(refs[where[name][0]], where[name][1]) for name in ptx.addresses(shape)],
         values=[given[name] for name in ptx.VALUES],
     )
-    ask(shares, refs, row * sizes.value_heads + head)
+    ask(shares, refs, program)
 
 
 def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:

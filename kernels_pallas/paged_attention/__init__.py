@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Activation, Ahead
+from kernels_pallas.arrays import Activation, Wanted
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.kv_cache import KvPool
 from kernels_pallas.paged_attention import reference, triton, triton_combine
@@ -32,7 +32,7 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[Partials, KvPool]:
     """Attend from new tokens of some lanes; their keys and values join the pool (in place where it is donated).
@@ -59,7 +59,7 @@ def combine(
     projected: jax.Array,
     *,
     out_dtype: DTypeLike = jnp.bfloat16,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     impl: Impl = "auto",
 ) -> Activation:
     """Sum the splits and gate them: values out_dtype [M, h * d], not normalised, shift 0; zeros for padding.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Ahead
+from kernels_pallas.arrays import Wanted
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.kv_cache.reference import append_rows, read_lane
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
@@ -70,7 +70,7 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
 ) -> tuple[Partials, KvPool]:
     """See the package. One split beside the new token; every row is computed alone: its neighbours change no bit."""
     del ahead  # changes no value
@@ -108,7 +108,7 @@ def _part(logits: jax.Array, values: jax.Array, seen: jax.Array) -> tuple[jax.Ar
 
 
 def combine(
-    partials: Partials, projected: jax.Array, out_dtype: DTypeLike, *, ahead: tuple[Ahead, ...] = ()
+    partials: Partials, projected: jax.Array, out_dtype: DTypeLike, *, ahead: tuple[Wanted, ...] = ()
 ) -> jax.Array:
     """Sum of the parts times the sigmoid of the gate, [M, h * d]; zeros for padding."""
     del ahead  # changes no value

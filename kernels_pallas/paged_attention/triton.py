@@ -22,7 +22,7 @@ from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
 from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Ahead
+from kernels_pallas.arrays import Wanted
 from kernels_pallas.kv_cache.codes import operand_dtype, power_of_two, widen
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, pages_before, pages_per_split
@@ -56,7 +56,7 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     tuning: DecodeTuning | None = None,
     interpret: bool = False,
 ) -> tuple[Partials, KvPool]:
@@ -122,6 +122,8 @@ def _kernel(
     # The pool is reached through the references of the results alone: reads and writes of one buffer, one pointer.
     mixed, weights, *pool = refs[len(refs) // 2 - 1 :]
     lane, head, part = (pl.program_id(axis) for axis in range(3))
+    program = (lane * pl.num_programs(1) + head) * pl.num_programs(2) + part
+    ask(shares, named, program, early=True)
     start = positions[lane * job.lane_rows]
     place = Place(layer[0], tables, lane, head)
     source = Projection(projected, cos, sin, place.layer, job.eps)
@@ -158,7 +160,7 @@ def _kernel(
         put(_attend(queries(), pool, place, (first, count, start), job))
 
     # Programs without keys come here at once, the others when theirs have arrived: nothing waits for these bytes.
-    ask(shares, named, (lane * pl.num_programs(1) + head) * pl.num_programs(2) + part)
+    ask(shares, named, program)
 
 
 def _ask_for_page(codes: Sequence[Any], place: Place, number: jax.Array) -> None:

@@ -17,7 +17,7 @@ from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
 from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Ahead
+from kernels_pallas.arrays import Wanted
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
 from kernels_pallas.paged_attention.tuning import DecodeTuning
 
@@ -27,7 +27,7 @@ def combine(
     projected: jax.Array,
     out_dtype: DTypeLike,
     *,
-    ahead: tuple[Ahead, ...] = (),
+    ahead: tuple[Wanted, ...] = (),
     tuning: DecodeTuning | None = None,
     interpret: bool = False,
 ) -> jax.Array:
@@ -81,6 +81,8 @@ def _kernel(
 ) -> None:
     named, (out,) = dict(zip(ahead, refs, strict=False)), refs[len(ahead) :]
     row, head, column = (pl.program_id(axis) for axis in range(3))
+    program = (row * pl.num_programs(1) + head) * pl.num_programs(2) + column
+    ask(shares, named, program, early=True)
     dims = pl.ds(column * columns, columns)
     padded = pl.next_power_of_2(parts)
     number = lax.broadcasted_iota(jnp.int32, (padded,), 0)
@@ -90,7 +92,7 @@ def _kernel(
     each = column * columns + lax.broadcasted_iota(jnp.int32, (1, columns), 1)
     read = jnp.broadcast_to(used[:, None], (padded, columns))
     averages = plt.load(mixed.at[row, number[:, None], head, each], mask=read, other=0.0)
-    ask(shares, named, (row * pl.num_programs(1) + head) * pl.num_programs(2) + column)
+    ask(shares, named, program)
     powers = jnp.where(used, jnp.exp2(logs - jnp.max(logs, axis=0)), 0.0)
     total = jnp.sum(powers, axis=0)
     average = jnp.sum(averages * powers[:, None], axis=0) / jnp.where(total > 0.0, total, 1.0)

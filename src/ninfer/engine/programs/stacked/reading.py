@@ -13,9 +13,10 @@ import attrs
 
 MIB = 1 << 20
 
-Place = Literal["mixer_out", "gate_up", "up", "down", "mixer_in"]
+Place = Literal["mixer_out", "gate_up", "up", "down", "mixer_in", "state"]
 """A matrix that is read soon: of this layer; mixer_in is that of the next layer, or the head. A gated product reads
-both halves of its matrix at once: gate_up begins with the gate's rows, up in its middle."""
+both halves of its matrix at once: gate_up begins with the gate's rows, up in its middle. `state`: what a delta-net step
+reads beside its input, of as many rows as the bytes hold; an attention layer has none."""
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ layer behind it.
 Invariant: a row's bits depend on that row alone.
 """
 
+import math
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.arrays import Activation, Ahead, AheadSlice, PackedMatrix, Wanted
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.gdn_step import GdnState, gdn_step
 from kernels_pallas.kv_cache import KvPool
@@ -163,7 +164,7 @@ def _layer(
     """A mixer of `kind` and a feed-forward; a layer of kind `behind` follows, or the head."""
     weights, mix = fixed.weights, _delta_net if kind == "linear_attention" else _attention
     out, following = _out_matrix(weights, kind), _first_matrix(weights, behind)
-    ask = partial(_parts, _places(weights, kind, behind, numbers))
+    ask = partial(_parts, _places(fixed, stream.state, kind, behind, numbers))
     reading = kernels.reading
     projected = kernels.project(stream.inner, _first_matrix(weights, kind), numbers.own, ahead=ask(reading.mixer_in))
     mixed, state = mix(config, kernels, fixed, stream, projected, numbers.own, ask)
@@ -204,24 +205,48 @@ def _out_matrix(weights: StackedWeights, kind: LayerKind) -> PackedMatrix:
 
 
 def _places(
-    weights: StackedWeights, kind: LayerKind, behind: LayerKind | None, numbers: _Numbers
-) -> dict[Place, Ahead]:
+    fixed: _Fixed, state: StackedState, kind: LayerKind, behind: LayerKind | None, numbers: _Numbers
+) -> dict[Place, Ahead | tuple[AheadSlice, ...]]:
     """All that a layer's kernels may ask for, whole."""
-    codes = weights.gate_up.codes
+    weights, codes = fixed.weights, fixed.weights.gate_up.codes
+    half_bytes = codes.size * codes.dtype.itemsize // codes.shape[0] // 2
     return {
         "mixer_out": Ahead(_out_matrix(weights, kind), numbers.own),
         "gate_up": Ahead(weights.gate_up, numbers.layer),
-        "up": Ahead(weights.gate_up, numbers.layer, codes.size * codes.dtype.itemsize // codes.shape[0] // 2),
+        "up": Ahead(weights.gate_up, numbers.layer, half_bytes),
         "down": Ahead(weights.down, numbers.layer),
         "mixer_in": Ahead(_first_matrix(weights, behind), numbers.next_own),
+        "state": _delta_slices(fixed, state, numbers.own) if kind == "linear_attention" else (),
     }
 
 
-def _parts(places: dict[Place, Ahead], wishes: tuple[Wish, ...]) -> tuple[Ahead, ...]:
-    return tuple(attrs.evolve(places[wish.place], size_bytes=wish.size_bytes) for wish in wishes)
+def _delta_slices(fixed: _Fixed, state: StackedState, own: jax.Array) -> tuple[AheadSlice, ...]:
+    """What a delta-net step reads: small things of the layer, then the rows' states."""
+    rows, weights, layer = fixed.rows, fixed.weights.delta, (own, 0)
+    small = (AheadSlice(rows.slots), AheadSlice(rows.positions), AheadSlice(weights.ab, (layer,)))
+    taps = AheadSlice(weights.conv, (layer,))
+    lanes = [(layer, (rows.slots, row)) for row in range(rows.slots.shape[0])]
+    states = [AheadSlice(array, lane) for lane in lanes for array in (state.delta.recurrent, state.delta.conv)]
+    return (*small, taps, *states)
 
 
-_Ask = Callable[[tuple[Wish, ...]], tuple[Ahead, ...]]
+def _parts(places: dict[Place, Ahead | tuple[AheadSlice, ...]], wishes: tuple[Wish, ...]) -> tuple[Wanted, ...]:
+    wanted: list[Wanted] = []
+    for wish in wishes:
+        place = places[wish.place]
+        if isinstance(place, Ahead):
+            wanted.append(attrs.evolve(place, size_bytes=wish.size_bytes))
+        else:
+            left = wish.size_bytes
+            for part in place:
+                left -= math.prod(part.array.shape[len(part.at) :]) * part.array.dtype.itemsize
+                if left < 0:
+                    break
+                wanted.append(part)
+    return tuple(wanted)
+
+
+_Ask = Callable[[tuple[Wish, ...]], tuple[Wanted, ...]]
 
 
 def _delta_net(
