@@ -1,17 +1,27 @@
 """Documents tell of files that exist: links, trees, commands, names in backticks."""
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+from ninfer.cli.bench import BenchOptions
+from ninfer.cli.chat import chat
+from ninfer.cli.convert import ConvertOptions
+from ninfer.cli.inspect import InspectOptions
+from ninfer.cli.options import ServeOptions
+from ninfer.cli.selftest import SelftestOptions
+from ninfer.cli.unbuilt import UnbuiltOptions
 from ninfer.server.app import create_app
 from tests.architecture.source import ROOT
 from tests.fakes.host import FakeHost
 from tests.fakes.server import post_json
 
+BENCHMARK_OPTIONS = {"--gguf", "--llama", "--models", "--prompt", "--tokens", "--write"}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FILE_NAME = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.py)`")
@@ -55,6 +65,35 @@ def test_commands_exist(document: Path) -> None:
         assert any(
             (ROOT / top / found).exists() for top in ("", "src") for found in (f"{path}.py", f"{path}/__main__.py")
         )
+
+
+def options() -> set[str]:
+    """Every option of every command, as it is written."""
+    groups = [type(getattr(ServeOptions(), group.name)) for group in attrs.fields(ServeOptions)]
+    classes = (*groups, UnbuiltOptions, ConvertOptions, SelftestOptions, BenchOptions, InspectOptions)
+    names = {field.name for options in classes for field in attrs.fields(options)} | {
+        *inspect.signature(chat).parameters
+    }
+    return {f"--{name.replace('_', '-')}" for name in names} | {"--help"}
+
+
+@every_document
+def test_options_exist(document: Path) -> None:
+    if document.parent.name == "performance":
+        return  # what was tried, with options of benchmarks and of others
+    elsewhere = {"newcomers.md": {"--shared", "--contract"}, "performance.md": BENCHMARK_OPTIONS}
+    named = set(re.findall(r"--[a-z][a-z0-9-]+", document.read_text(encoding="utf-8")))
+    assert not named - options() - elsewhere.get(document.name, set())
+
+
+def test_the_newcomers_functions_are_where_they_are_looked_for() -> None:
+    text = (ROOT / "docs/newcomers.md").read_text(encoding="utf-8")
+    stops = re.findall(r"^\d\. \*\*\[[^\]]*\]\(\.\./([^)]+)\), (.*?)\*\*", text, re.MULTILINE)
+    assert len(stops) == 6
+    for path, names in stops:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for name in re.findall(r"`([\w.]+)`", names):
+            assert re.search(rf"def {name.rpartition('.')[2]}\(", source), (path, name)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
