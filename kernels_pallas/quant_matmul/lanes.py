@@ -213,5 +213,12 @@ class Output:
 
     @staticmethod
     def sum_rows(values: jax.Array) -> jax.Array:
-        """[128] to [8]: over the 16 rows of a tile."""
-        return jnp.sum(jnp.sum(values.reshape(8, 4, 2, 2), axis=2), axis=0).reshape(8)
+        """[128] to [8]: over the 16 rows of a tile.
+
+        By pairs: of two numbers there is one sum, while the order of a longer one is up to the layout that Triton
+        picks, and it picks another one for more than 8 rows.
+        """
+        pairs = jnp.sum(values.reshape(2, 2, 2, 4, 2, 2), axis=4)
+        for _ in range(3):
+            pairs = jnp.sum(pairs, axis=0)
+        return pairs.reshape(8)

@@ -3,14 +3,18 @@
 Text only: Triton applies a block to 4 neighbours of [warps, 128] tensors, which is one lane's 16 bytes of a chunk (see
 packing.py for what lies in them). Weights are the left operand (16 rows), 8 rows of x the right one, float32 sums.
 
-Tricks. Codes are read as float16 bits: e2m1 falls into the exponent field, integers are subnormals, so a value is off
-by a power of two that `OUT_SCALE` undoes once at the end; the tensor core keeps subnormals, everything is exact. Two of
-four e2m1 positions are reached by one `mul.lo`, which moves sign and magnitude at once. Of four nibbles two are read as
-16 times their value and summed apart. A bias costs no instruction on the weights: the same x is multiplied with a
-constant -bias, on the tensor core, which has time to spare. NVFP4's scale times code is exact in float16.
+Tricks. Codes are read as float16 bits, everything is exact. e2m1 falls into the exponent field, bytes are subnormals: a
+value is off by a power of two that `OUT_SCALE` undoes once at the end (the tensor core keeps subnormals). Two of four
+e2m1 positions are reached by one `mul.lo`, which moves sign and magnitude at once. Four to six bits are put into the
+mantissa of 1024, where one addition takes 1024 and the bias away; codes four bits up are 16 times their value there,
+and the same operation as a multiplication and addition divides them. int8 costs no instruction for its bias: the same x
+is multiplied with a constant -bias on the tensor core. (For four bits that was slower: half of the products were
+constants, and two sums a group needed more registers.) NVFP4's scale times code is exact in float16.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from kernels_pallas.packing import FORMATS, HIGH_SHIFTS
 
@@ -19,9 +23,9 @@ OUT_SCALE = {
     "fp8_row": 1.0,
     "nvfp4": 2.0**14,
     "int8_g32": 2.0**24,
-    "q4_g64": 2.0**24,
-    "q5_g64": 2.0**24,
-    "q6_g64": 2.0**24,
+    "q4_g64": 1.0,
+    "q5_g64": 1.0,
+    "q6_g64": 1.0,
 }
 """What the sums of a format are multiplied by at the end."""
 
@@ -52,6 +56,11 @@ def _zero(name: str, count: int) -> list[str]:
 def _constant(value: int) -> str:
     """-value as a float16 subnormal, twice in a word."""
     return f"0x{(0x8000 | value) * 0x10001:08X}"
+
+
+def _twice(value: float) -> str:
+    """A float16, twice in a word."""
+    return f"0x{int(np.float16(value).view(np.uint16)) * 0x10001:08X}"
 
 
 def _bf16(j: int) -> tuple[str, str]:
@@ -114,23 +123,22 @@ def _integers(bits: int, j: int) -> tuple[str, str]:
     x, units = _regs(12, 8), {4: 0, 5: 1, 6: 2}[bits]
     high, s = _regs(20, units), _regs(20 + units)
     bias = 1 << (bits - 1)
-    text = ["{ .reg .b16 h0,h1; .reg .f32 f0,f1; .reg .f32 d<8>; .reg .b32 m,z0,z1; .reg .b32 a<16>;"]
-    text += [f"mov.b32 z0, {_constant(bias)};", f"mov.b32 z1, {_constant(16 * bias)};"]
-    text += [*_scales(s[j]), *_zero("d", 8)]
+    text = ["{ .reg .b16 h0,h1; .reg .f32 f0,f1; .reg .f32 d<4>; .reg .b32 m,k,n0,n1,s; .reg .b32 a<16>;"]
+    text += [f"mov.b32 k, {_twice(1024)};", f"mov.b32 n0, {_twice(-1024 - bias)};"]
+    text += [f"mov.b32 s, {_twice(1 / 16)};", f"mov.b32 n1, {_twice(-64 - bias)};"]
+    text += [*_scales(s[j]), *_zero("d", 4)]
     for i, w in enumerate(W):
-        text += [f"and.b32 a{4 * i}, {w}, 0x000F000F;", f"and.b32 a{4 * i + 2}, {w}, 0x00F000F0;"]
-        text += [
-            f"shr.u32 m, {w}, 8;",
-            f"and.b32 a{4 * i + 1}, m, 0x000F000F;",
-            f"and.b32 a{4 * i + 3}, m, 0x00F000F0;",
-        ]
+        a = [f"a{4 * i + pair}" for pair in range(4)]
+        text += [f"lop3.b32 {a[0]}, {w}, 0x000F000F, k, 0xEA;", f"lop3.b32 {a[2]}, {w}, 0x00F000F0, k, 0xEA;"]
+        text += [f"shr.u32 m, {w}, 8;"]
+        text += [f"lop3.b32 {a[1]}, m, 0x000F000F, k, 0xEA;", f"lop3.b32 {a[3]}, m, 0x00F000F0, k, 0xEA;"]
         if bits > 4:
             text += _high_bits(bits, i, high)
-    sums = [[f"d{i}" for i in range(4)], [f"d{i}" for i in range(4, 8)]]
-    text += [_mma(sums[m % 2], [f"z{m % 2}"] * 4, x[2 * m : 2 * m + 2], sums[m % 2]) for m in range(4)]
-    text += [_mma(sums[m % 2], _quad(m), x[2 * m : 2 * m + 2], sums[m % 2]) for m in range(4)]
-    for i in range(4):
-        text += [f"fma.rn.f32 d{i}, d{i + 4}, 0f3D800000, d{i};", f"fma.rn.f32 {OUT[i]}, d{i}, f{i // 2}, {ACC[i]};"]
+        text += [f"add.rn.f16x2 {pair}, {pair}, n0;" for pair in a[:2]]
+        text += [f"fma.rn.f16x2 {pair}, {pair}, s, n1;" for pair in a[2:]]
+    d = [f"d{i}" for i in range(4)]
+    text += [_mma(d, _quad(m), x[2 * m : 2 * m + 2], d) for m in range(4)]
+    text += [f"fma.rn.f32 {OUT[i]}, d{i}, f{i // 2}, {ACC[i]};" for i in range(4)]
     constraints = [FLOATS, WORDS, WORDS, WORDS, *(["r", "r,r"][units - 1 : units] if units else []), WORDS]
     return "".join(text) + "}", ",".join(constraints)
 

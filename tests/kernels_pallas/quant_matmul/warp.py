@@ -80,6 +80,16 @@ def _times_f16x2(left: Lanes, right: Lanes) -> Lanes:
     return (pairs[0] * pairs[1]).view("<u4")
 
 
+def _plus_f16x2(left: Lanes, right: Lanes) -> Lanes:
+    pairs = [each.astype("<u4").view(np.float16) for each in (left, right)]
+    return (pairs[0] + pairs[1]).view("<u4")
+
+
+def _fused_f16x2(left: Lanes, right: Lanes, more: Lanes) -> Lanes:
+    a, b, c = (each.astype("<u4").view(np.float16).astype(np.float64) for each in (left, right, more))
+    return (a * b + c).astype(np.float16).view("<u4")
+
+
 def _permute(a: Lanes, b: Lanes, selector: Lanes) -> Lanes:
     both = a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)
     picks = [int(selector[0]) >> 4 * i & 7 for i in range(4)]
@@ -106,6 +116,8 @@ OPERATIONS = {
     "cvt.f32.f16": lambda a: a.astype("<u2").view(np.float16).astype(np.float32).view(np.uint32),
     "cvt.rn.f16x2.e4m3x2": _e4m3_pair,
     "mul.rn.f16x2": _times_f16x2,
+    "add.rn.f16x2": _plus_f16x2,
+    "fma.rn.f16x2": _fused_f16x2,
     "fma.rn.f32": lambda a, b, c: (
         (a.view(np.float32).astype(np.float64) * b.view(np.float32) + c.view(np.float32))
         .astype(np.float32)
