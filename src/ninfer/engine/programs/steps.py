@@ -1,9 +1,9 @@
 """What gets compiled: the prefill program and the decode program, as functions of (weights, memory, plan).
 
-Memory is donated and comes back changed in place. A generated token is counted for the penalties when it is fed, so
-a forced token counts like a chosen one, and a token that the host dropped never counts. Knows shapes and the plan's
-layout; decides nothing.
+Memory is donated and comes back changed in place. Knows shapes and the plan's layout; decides nothing.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,8 @@ from ninfer.engine.model.trunk import PromptChunk, run_prompt, run_rows
 from ninfer.engine.programs.form import Memory, StepOutput
 from ninfer.engine.programs.plan import unpack_decode, unpack_prefill
 from ninfer.engine.programs.stored_weights import StoredWeights
-from ninfer.engine.sampling.sampler import choose
+from ninfer.engine.programs.tokens import feed, finish_chunk, finish_round
+from ninfer.engine.sampling.sampler import Chosen, SamplerRows, choose
 from ninfer.engine.types import PAGE_TOKENS
 
 
@@ -50,19 +51,11 @@ def prefill_step(
     text, last = lax.fori_loop(
         0, tiles, tile, (memory.text, jnp.zeros((1, config.hidden_size), weights.opened().embed.dtype))
     )
-    counts = memory.counts.at[chunk.slot].multiply(jnp.where(chunk.start == 0, 0, 1))
 
-    def sample(_: None) -> StepOutput:
-        scores = logits(weights.opened(), last, used_tokens)
-        chosen = choose(scores, counts[chunk.slot][None], unit.sampler, used_tokens)
-        return StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
+    def score(row: jax.Array) -> jax.Array:
+        return logits(weights.opened(), row, used_tokens)
 
-    def skip(_: None) -> StepOutput:
-        return StepOutput(jnp.zeros((2, 1), jnp.int32), jnp.zeros((1, config.vocab_size), jnp.float32))
-
-    output = lax.cond(unit.samples, sample, skip, None)
-    kept = jnp.where(unit.samples, output.chosen[0, 0], memory.last_token[chunk.slot])
-    return Memory(text=text, last_token=memory.last_token.at[chunk.slot].set(kept), counts=counts), output
+    return finish_chunk(memory, text, unit, last, score, partial(_choose, used_tokens))
 
 
 def decode_step(
@@ -70,13 +63,12 @@ def decode_step(
 ) -> tuple[Memory, StepOutput]:
     """One decode round: feed a token per row, choose the next."""
     unit = unpack_decode(plan)
-    slots = unit.rows.slots
-    fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
-    counts = memory.counts.at[slots, fed].add(1, mode="drop")
+    memory, fed = feed(memory, unit)
     opened = weights.opened()
     out, text = run_rows(config, opened, memory.text, unit.rows, fed)
     scores = logits(opened, out.normed, used_tokens)
-    chosen = choose(scores, counts[slots], unit.sampler, used_tokens)
-    last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
-    output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
-    return Memory(text=text, last_token=last_token, counts=counts), output
+    return finish_round(memory, text, unit, scores, partial(_choose, used_tokens))
+
+
+def _choose(used_tokens: int, scores: jax.Array, counts: jax.Array, slots: jax.Array, sampler: SamplerRows) -> Chosen:
+    return choose(scores, counts[slots], sampler, used_tokens)

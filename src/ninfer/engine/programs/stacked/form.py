@@ -5,6 +5,8 @@ Joins the trunks of this package with plans and sampling; see `programs/form.py`
 page tables live on the device (`memory.py`): a row brings the page of its own position alone.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +24,7 @@ from ninfer.engine.programs.stacked.memory import StackedState, zero_stacked_sta
 from ninfer.engine.programs.stacked.prompt import Chunk, run_chunk
 from ninfer.engine.programs.stacked.rows import RESIDUAL_SHIFT, RowKernels, Rows, number, row_kernels, run_rows
 from ninfer.engine.programs.stacked.weights import StackedWeights
+from ninfer.engine.programs.tokens import feed, finish_chunk, finish_round
 from ninfer.engine.sampling.sampler import Chosen, SamplerRows, draw
 from ninfer.engine.types import MAX_CANDIDATES, PAGE_TOKENS
 
@@ -107,24 +110,13 @@ class Stacked:
         residual, state = run_chunk(
             self._config, self._impl, weights, state, chunk, unit.tokens, self._split_workspace_bytes
         )
-        counts = memory.counts.at[slot].multiply(jnp.where(chunk.start == 0, 0, 1), mode="drop")
-
-        def sample(last: jax.Array) -> StepOutput:
-            scores = self._logits(weights, last)
-            chosen = self._choose(scores, counts, slot[None], unit.sampler, used_tokens)
-            return StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
-
-        def skip(_: jax.Array) -> StepOutput:
-            return StepOutput(jnp.zeros((2, 1), jnp.int32), jnp.zeros((1, self.vocab_size), jnp.float32))
-
         last = lax.dynamic_slice_in_dim(residual, chunk.length - 1, 1)
-        output = lax.cond(unit.samples, sample, skip, last)
-        kept = jnp.where(unit.samples, output.chosen[0, 0], memory.last_token[slot])
-        last_token = memory.last_token.at[slot].set(kept, mode="drop")
-        return Memory(text=state, last_token=last_token, counts=counts), output
+        return finish_chunk(
+            memory, state, unit, last, partial(self._logits, weights), partial(self._choose, used_tokens)
+        )
 
     def _choose(
-        self, scores: jax.Array, counts: jax.Array, slots: jax.Array, sampler: SamplerRows, used_tokens: int
+        self, used_tokens: int, scores: jax.Array, counts: jax.Array, slots: jax.Array, sampler: SamplerRows
     ) -> Chosen:
         """One token per row of scores [M, V], with the counts [slots, V] of its slot: what `choose` does, by a kernel.
 
@@ -134,7 +126,7 @@ class Stacked:
         best = best_tokens(
             scores,
             counts,
-            slots,
+            jnp.where(slots < counts.shape[0], slots, -1),
             sampler.presence_penalty,
             sampler.frequency_penalty,
             used_tokens=used,
@@ -164,8 +156,7 @@ class Stacked:
         slots = unit.rows.slots  # beyond the pool for padding
         here = unit.rows.positions // PAGE_TOKENS
         tables = state.tables.at[slots, here].set(unit.rows.pages[:, 0], mode="drop")
-        fed = jnp.where(unit.forced < 0, memory.last_token[slots], unit.forced)
-        counts = memory.counts.at[slots, fed].add(1, mode="drop")
+        memory, fed = feed(memory, unit)
         real = slots < state.tables.shape[0]
         rows = Rows(
             slots=jnp.where(real, slots, -1),
@@ -173,7 +164,4 @@ class Stacked:
             tables=tables[slots],
         )
         scores, state = run_rows(self._config, self._kernels, weights, state.with_parts(tables=tables), rows, fed)
-        chosen = self._choose(scores, counts, rows.slots, unit.sampler, used_tokens)
-        last_token = memory.last_token.at[slots].set(chosen.token, mode="drop")
-        output = StepOutput(jnp.stack([chosen.token, chosen.faulty.astype(jnp.int32)]), scores)
-        return Memory(text=state, last_token=last_token, counts=counts), output
+        return finish_round(memory, state, unit, scores, partial(self._choose, used_tokens))
