@@ -48,10 +48,10 @@ def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
         if format == "bf16":
             return attrs.evolve(_BASE, warps=8, unroll=2)
         if four_bits and k >= 8192:
-            return attrs.evolve(_BASE, ring=3 if format == "q6_g64" else 4)
+            return attrs.evolve(_BASE, ring=3, ring_rows=2)
         return attrs.evolve(_BASE, warps=8, ring=0 if four_bits else 2)
     if not four_bits:
         return attrs.evolve(_BASE, ring=2)
     if epilogue == "gated":
-        return _BASE
+        return attrs.evolve(_BASE, ring=2, ring_rows=8)
     return attrs.evolve(_BASE, ring=1 if format == "q6_g64" else 2, tiles=2)
