@@ -10,7 +10,8 @@ KEEPALIVE_IDLE_S = 5
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
 USER_TIMEOUT_MS = 15_000
-BACKLOG = 256
+BACKLOG = 1024
+"""Connections that may wait to be accepted; what comes beyond tries again after a second."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
