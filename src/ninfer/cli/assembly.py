@@ -225,7 +225,9 @@ def _presets(file: Path | None) -> Presets | None:
 def _tokenizer(artifact: Artifact) -> Tokenizer:
     tokenizer = artifact.resource("tokenizer.json")
     if tokenizer is None:
-        raise Failure(f"{artifact.file}: the artifact has no tokenizer.json")
+        raise Failure(
+            f"{artifact.file}: the artifact has no tokenizer.json; convert it again from a folder that has one"
+        )
     return Tokenizer.from_files(
         tokenizer,
         tokenizer_config=artifact.resource("tokenizer_config.json"),

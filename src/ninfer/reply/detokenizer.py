@@ -19,6 +19,4 @@ class Detokenizer:
 
     def finish(self) -> str:
         """What the bytes still held decode to. The next byte begins a new text."""
-        text = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return text
+        return self._decoder.decode(b"", final=True)
