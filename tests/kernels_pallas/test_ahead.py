@@ -15,6 +15,8 @@ from kernels_pallas.gdn_step.specs import step_specs
 from kernels_pallas.packing import plane_specs
 from kernels_pallas.target import count_kernels, lower_for_cuda
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*Triton backend.*:DeprecationWarning")
+
 LAYER = jax.ShapeDtypeStruct((1,), jnp.int32)
 LINE_BYTES = 128
 
