@@ -83,6 +83,7 @@ def test_without_think_tokens_there_is_one_channel() -> None:
         ("why\n</think>\n\nyes", ["\n\n"], "why", "yes", None),  # framing is not shown, so it does not stop
         ("a\n\nb\n</think>\n\nyes", ["\n\n"], "a", "", "\n\n"),
         ("wh\n</think>\n\ny", ["why"], "wh", "y", None),  # a stop lies within one channel
+        ("why\n</think>\n\nyes n", ["no"], "why", "yes n", None),  # held back until the end, then shown
         ("a\n", ["\n"], "a", "", "\n"),  # the held line break completes it at the end
         ("quoted </think> here", ["</think>"], "quoted ", "", "</think>"),
     ],

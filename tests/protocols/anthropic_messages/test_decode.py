@@ -224,6 +224,9 @@ FOUR = [text(str(at), **MARK) for at in range(4)]
             "messages[2].content[4].cache_control",
             id="ANT-13",
         ),
+        pytest.param(
+            body(tools=[tool(f"t{at}", **MARK) for at in range(5)]), "tools[4].cache_control", id="a fifth tool"
+        ),
     ],
 )
 def test_a_fifth_mark_is_refused(wire: Any, param: str) -> None:
