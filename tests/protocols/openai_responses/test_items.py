@@ -1,6 +1,7 @@
 """Items: the forms that are taken, what is refused at which place, and the turns that they make."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -213,6 +214,31 @@ def test_assistant_items_are_one_turn() -> None:
 @contract("RITEM-010")
 def test_reasoning_alone_is_a_turn() -> None:
     assert [turn.reasoning for turn in turns(user("u"), reasoning("r"), user("v"))] == [None, "r", None]
+
+
+@pytest.mark.parametrize("item", [reasoning("r"), assistant("a"), call("c")], ids=lambda item: item["type"])
+def test_a_long_turn_is_not_read_again_for_each_item(item: dict[str, Any]) -> None:
+    def steps(count: int) -> int:
+        """Function calls that a turn of so many Items takes to read."""
+        made = 0
+
+        def count_call(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        items = [
+            read_item("input", {**item, "call_id": f"c{at}"} if "call_id" in item else item) for at in range(count)
+        ]
+        answers = [read_item("input", output(f"c{at}")) for at in range(count)] if "call_id" in item else []
+        sys.setprofile(count_call)
+        try:
+            (made_turn, *_) = turns_of([*items, *answers], lambda origin: origin[1])
+        finally:
+            sys.setprofile(None)
+        assert len(made_turn.parts) == count
+        return made
+
+    assert steps(400) < 3 * steps(200)
 
 
 @contract("RITEM-015")

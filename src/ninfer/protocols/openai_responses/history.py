@@ -69,7 +69,7 @@ class _Grouping:
                 raise _tool_fault(item, f"the call id {shown(item.call_id)} is used twice in one turn")
             self._calls[item.call_id] = item
             self._parts.append(ToolCall(id=item.call_id, name=self._identity(item.origin), arguments=item.arguments))
-        elif self._calls or (isinstance(item, ReasoningItem) and any(isinstance(p, Text) for p in self._parts)):
+        elif self._calls or (isinstance(item, ReasoningItem) and self._spoken):
             kind = "reasoning" if isinstance(item, ReasoningItem) else "a message"
             raise InvalidRequest(
                 f"{item.path}: {kind} comes too late in its turn, which is reasoning, then messages, then calls",
@@ -81,6 +81,11 @@ class _Grouping:
         else:
             # An empty message is a message all the same: what follows it must not be reasoning.
             self._parts += item.parts or (Text(""),)
+
+    @property
+    def _spoken(self) -> bool:
+        """Whether the open turn is past its reasoning, however much there is of that."""
+        return bool(self._parts) and not isinstance(self._parts[-1], Reasoning)
 
     def _end_assistant(self) -> None:
         if self._parts:
