@@ -1,5 +1,7 @@
 """The store: what goes first, what is counted, and that descendants outlive their parents."""
 
+import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from ninfer.conversation import RequestError
 from ninfer.protocols.openai_responses.store import OVERFLOW_CODE, ResponseStore, StoredResponse
-from tests.protocols.openai_responses.shelf import assistant, new_store, stored, user
+from tests.protocols.openai_responses.shelf import assistant, call, new_store, reasoning, stored, user
 
 contract = pytest.mark.contract
 
@@ -50,18 +52,19 @@ def test_bytes_are_bounded() -> None:
 
 @contract("RSTORE-018")
 def test_one_that_is_larger_than_the_store() -> None:
-    store = new_store(max_bytes=1000)
-    store.put(stored("a", input=[user("a")]))
+    first = stored("a", input=[user("a")])
+    store = new_store(max_bytes=2 * size(first))
+    store.put(first)
     with pytest.raises(RequestError) as caught:
-        store.put(stored("b", input=[user("x" * 1000)]))
+        store.put(stored("b", input=[user("x" * 10_000)]))
     assert (caught.value.code, caught.value.param) == (OVERFLOW_CODE, "store")
     assert store.get("a")  # nothing had to go for it
 
 
 @contract("RSTORE-018")
 def test_the_items_behind_it_count() -> None:
-    store = new_store(max_bytes=1500)
     first = stored("a", input=[user("x" * 700)])
+    store = new_store(max_bytes=3 * size(first) // 2)
     store.put(first)
     with pytest.raises(RequestError):
         store.put(stored("b", input=[user("x" * 700)], after=first))
@@ -86,12 +89,37 @@ def test_descendants_outlive_their_parents() -> None:
 
 def test_contexts_are_counted_once() -> None:
     store = new_store()
-    first = stored("a", input=[user("x" * 1000)])
+    first = stored("a", input=[user("x" * 10_000)])
     store.put(first)
     used = store.used_bytes
     for name in "bcd":
         store.put(stored(name, input=[user("y")], after=first))
-    assert store.used_bytes - used < 1000
+    assert store.used_bytes - used < 10_000
+
+
+@contract("RSTORE-002")
+@pytest.mark.parametrize(
+    "item",
+    [
+        user("x"),
+        reasoning("x"),
+        user("x" * 1000),
+        user([{"type": "input_text", "text": "x"}] * 30),
+        call("c", arguments="{}"),
+        call("c", arguments=json.dumps({"a": [[]] * 100, "b": [0.5, {"c": None}] * 30})),
+    ],
+    ids=["short", "reasoning", "long", "parts", "call", "arguments"],
+)
+def test_what_is_counted_is_what_memory_it_takes(item: dict[str, Any]) -> None:
+    # Counted as JSON, a quarter of a gigabyte of short Items took two.
+    text = json.dumps([item] * 1000)
+    store = new_store(max_bytes=1 << 30)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    store.put(stored("a", input=json.loads(text)))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 1.05 * store.used_bytes < 3 * (after - before)
 
 
 @contract("D29")
@@ -125,7 +153,7 @@ steps = st.lists(
 @given(steps)
 @contract("RSTORE-002")
 def test_what_is_counted_is_what_is_held(actions: list[tuple[str, int, int]]) -> None:
-    store: ResponseStore = new_store(max_records=4, max_bytes=3000)
+    store: ResponseStore = new_store(max_records=4, max_bytes=6000)
     held: dict[str, StoredResponse] = {}
     for at, (action, which, length) in enumerate(actions):
         name = sorted(held)[which % len(held)] if held else ""
@@ -144,7 +172,7 @@ def test_what_is_counted_is_what_is_held(actions: list[tuple[str, int, int]]) ->
                 held[record.id] = record
         held = {id_: record for id_, record in held.items() if store.get(id_)}
         contexts = {id(context): context.size_bytes for one in held.values() for context in one.context.chain()}
-        assert store.used_bytes == sum(contexts.values()) + sum(one.body_bytes for one in held.values()) <= 3000
+        assert store.used_bytes == sum(contexts.values()) + sum(one.body_bytes for one in held.values()) <= 6000
         assert len(store) == len(held) <= 4
     for name in list(held):
         store.delete(name)

@@ -2,7 +2,8 @@
 
 A stored Response holds its `Context`, the chain of Items behind it. Descendants hold their parent's context, so a
 Response that is deleted or evicted is gone from retrieval while they go on (RSTORE-013). What every context and every
-object takes is counted once. It knows no HTTP and no engine.
+object takes is counted once, as memory and not as JSON: many small Items take several times their text. It knows no
+HTTP and no engine.
 
 Invariant: `used_bytes` is the size of all objects stored and of every context that one of them reaches.
 """
@@ -14,10 +15,14 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from ninfer.conversation import InvalidRequest
-from ninfer.protocols.openai_responses.items import AnyItem
+from ninfer.protocols.openai_responses.items import AnyItem, CallItem
 from ninfer.protocols.sse import dump_json
 
 OVERFLOW_CODE = "response_store_capacity_exceeded"
+
+VALUE_BYTES, CONTAINER_BYTES = 56, 120
+ITEM_BYTES = 300
+"""What an Item takes beside its wire form, its place in the index included."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -31,7 +36,7 @@ class Context:
     """Stored Responses and later contexts that reach it."""
 
     def __attrs_post_init__(self) -> None:
-        self.size_bytes = sum(len(dump_json(item.shown).encode()) for item in self.items)
+        self.size_bytes = sum(map(_item_bytes, self.items))
 
     def history(self) -> tuple[AnyItem, ...]:
         """All Items from the root on."""
@@ -61,7 +66,28 @@ class StoredResponse:
 
     @body_bytes.default
     def _measure(self) -> int:
-        return len(dump_json(self.body).encode())
+        return kept_bytes(self.body)
+
+
+def kept_bytes(value: object) -> int:
+    """About what a JSON value takes in memory: its text, and what goes around every value and every container."""
+    kept = len(dump_json(value).encode())
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        kept += VALUE_BYTES
+        if isinstance(one, Mapping):
+            kept += CONTAINER_BYTES
+            waiting.extend(one.values())
+        elif isinstance(one, list | tuple):
+            kept += CONTAINER_BYTES
+            waiting.extend(one)
+    return kept
+
+
+def _item_bytes(item: AnyItem) -> int:
+    arguments = kept_bytes(item.arguments) if isinstance(item, CallItem) else 0
+    return ITEM_BYTES + kept_bytes(item.shown) + arguments
 
 
 class ResponseStore:
