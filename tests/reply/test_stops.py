@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ninfer.reply.stops import StopCutter
+from ninfer.reply.stops import TRIED_CHARS, StopCutter
 
 
 def cut(stops: list[str], pieces: list[str]) -> tuple[str, str | None]:
@@ -64,3 +64,30 @@ def test_nothing_is_held_longer_than_it_must_be(text: str, stops: list[str]) -> 
             return
         held = text[len(shown) : at + 1]
         assert not held or any(len(stop) > len(held) and stop.startswith(held) for stop in stops)
+
+
+long_stops = st.lists(
+    st.builds(
+        lambda period, tail: (period * TRIED_CHARS)[: TRIED_CHARS + 5] + tail,
+        st.text("ab", min_size=1, max_size=3),
+        st.text("abc", max_size=3),
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@settings(max_examples=40)
+@given(long_stops, st.integers(1, 3), st.integers(0, 8), st.text("abc", max_size=5), st.integers(1, 700))
+def test_stops_that_are_followed_for_long(
+    stops: list[str], times: int, missing: int, after: str, piece_chars: int
+) -> None:
+    text = stops[0][: len(stops[0]) - missing] * times + after
+    pieces = [text[at : at + piece_chars] for at in range(0, len(text), piece_chars)]
+    assert cut(stops, pieces) == reference(stops, text)
+
+
+def test_a_reply_that_leaves_a_long_stop_takes_no_quadratic_time() -> None:
+    # Trying each length took this eight seconds, in which every stream stood still.
+    text = "a" * 1_000_000
+    assert cut([text + "b"], [text, "c"]) == (text + "c", None)

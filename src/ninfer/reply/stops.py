@@ -10,6 +10,10 @@ same character it is the longest one.
 from collections.abc import Sequence
 
 
+TRIED_CHARS = 1000
+"""Up to here each length is tried; a longer stop that a reply follows for long and then leaves is counted out."""
+
+
 class StopCutter:
     """Holds back the shortest tail that may begin a stop string."""
 
@@ -41,9 +45,31 @@ class StopCutter:
 
     def _tail_chars(self, text: str) -> int:
         """Length of the longest end of `text` that is a proper beginning of a stop."""
-        longest = max(map(len, self._stops), default=1) - 1
-        for size in range(min(longest, len(text)), 0, -1):
-            tail = text[-size:]
-            if any(len(stop) > size and stop.startswith(tail) for stop in self._stops):
-                return size
-        return 0
+        return max((_overlap_chars(stop, text) for stop in self._stops), default=0)
+
+
+def _overlap_chars(stop: str, text: str) -> int:
+    """Length of the longest end of `text` that is a proper beginning of `stop`."""
+    longest = min(len(stop) - 1, len(text))
+    if text.endswith(stop[:longest]):
+        return longest
+    if longest > TRIED_CHARS:
+        return _counted_overlap_chars(stop[:longest], text[-longest:])
+    return next((size for size in range(longest - 1, 0, -1) if text.endswith(stop[:size])), 0)
+
+
+def _counted_overlap_chars(start: str, text: str) -> int:
+    """The same by Knuth, Morris and Pratt, where trying each length would take quadratic time: one step a character."""
+    borders = [0]  # for each beginning of `start`: the longest proper one of its beginnings that it ends with
+    matched = 0
+    for character in start[1:]:
+        while matched and character != start[matched]:
+            matched = borders[matched - 1]
+        matched += character == start[matched]
+        borders.append(matched)
+    matched = 0
+    for character in text:
+        while matched and (matched == len(start) or character != start[matched]):
+            matched = borders[matched - 1]
+        matched += character == start[matched]
+    return matched
