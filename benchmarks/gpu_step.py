@@ -2,11 +2,11 @@
 
     python -m benchmarks.gpu_step [--recipe q4 --rows 1 --context 1024 ...] VARIANT ...
 
-A variant is a list of changes with commas, or "-" for none: KERNEL.PLACE=MIB says how much of a matrix a kernel asks
-for (0: nothing), KERNEL.OPTION=VALUE sets a field of its options, "none" first empties the plan. Kernels: in, gdn,
-attend, combine, out, gate_up, down, head; "all" stands for every product. Places: out, gate_up, up, down, next, state.
+A variant is a list of changes with commas, or "-" for none: PRODUCT.PLACE=MIB says how much of a matrix a product asks
+for (0: nothing), KERNEL.OPTION=VALUE sets a field of its options, "none" first empties the plan. Kernels: in, attend,
+combine, out, gate_up, down, head; "all" stands for every product. Places: out, gate_up, down, next.
 
-    python -m benchmarks.gpu_step - none gdn.out=16,in.out=0 gdn.columns=64,down.warps=8
+    python -m benchmarks.gpu_step - none in.out=16,out.gate_up=0 attend.splits=64,down.warps=8
 
 Random weights of the 27B configuration. All variants are compiled first, then run from equal memory for their logits'
 bits, then timed in turns: rounds of chained steps, so that a clock that drifts drifts for all. Prints a line a variant
@@ -31,8 +31,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels_pallas.arrays import Activation, PackedMatrix
-from kernels_pallas.gdn_step.triton import gdn_step_triton
-from kernels_pallas.gdn_step.tuning import DEFAULT as GDN_DEFAULT
 from kernels_pallas.paged_attention import triton as attention
 from kernels_pallas.paged_attention import triton_combine
 from kernels_pallas.paged_attention.tuning import TUNING
@@ -52,17 +50,10 @@ from ninfer.engine.programs.stacked.reading import MIB, READING, ReadingPlan, Wi
 from ninfer.engine.programs.stacked.rows import RowKernels, row_kernels
 from ninfer.engine.types import PAGE_TOKENS, Sampling
 
-KERNELS = {
-    "in": "mixer_in",
-    "gdn": "delta",
-    "attend": "attend",
-    "combine": "combine",
-    "out": "mixer_out",
-    "gate_up": "gate_up",
-    "down": "down",
-}
-PLACES = {"out": "mixer_out", "gate_up": "gate_up", "up": "up", "down": "down", "next": "mixer_in", "state": "state"}
+PLACES = {"in": "mixer_in", "out": "mixer_out", "gate_up": "gate_up", "down": "down", "next": "mixer_in"}
+"""Products that ask, and what can be asked for: "next" is the product into the next layer, or the head."""
 PRODUCTS = ("in", "out", "gate_up", "down", "head")
+KERNELS = (*PRODUCTS, "attend", "combine", "all")
 CHECKED_STEPS = 3
 WARM_STEPS = 3
 
@@ -89,14 +80,14 @@ def read_variant(text: str) -> tuple[ReadingPlan, Changes]:
         elif part != "-":
             name, _, value = part.partition("=")
             kernel, _, field = name.partition(".")
-            if kernel not in (*KERNELS, "head", "all"):
-                raise ValueError(f"{part!r} names no kernel; there are {', '.join((*KERNELS, 'head', 'all'))}")
-            if field in PLACES:
-                wishes = {wish.place: wish for wish in getattr(plan, KERNELS[kernel])}
+            if kernel not in KERNELS:
+                raise ValueError(f"{part!r} names no kernel; there are {', '.join(KERNELS)}")
+            if field in PLACES and kernel in PLACES:
+                wishes = {wish.place: wish for wish in getattr(plan, PLACES[kernel])}
                 wishes.pop(PLACES[field], None)
                 if float(value):
                     wishes[PLACES[field]] = Wish(PLACES[field], int(float(value) * MIB))
-                plan = attrs.evolve(plan, **{KERNELS[kernel]: tuple(wishes.values())})
+                plan = attrs.evolve(plan, **{PLACES[kernel]: tuple(wishes.values())})
             else:
                 for each in PRODUCTS if kernel == "all" else (kernel,):
                     changes.setdefault(each, {})[field] = int(value)
@@ -119,20 +110,15 @@ def kernels_for(text: str) -> RowKernels:
         tuning = attrs.evolve(TUNING[pool.format], **changes.get("attend", {}))
         return attention.attend_rows(projected, pool, *rest, **named, tuning=tuning)
 
-    def combine(partials, projected: jax.Array, *, out_dtype, ahead):  # type: ignore[no-untyped-def]
+    def combine(partials, projected: jax.Array, *, out_dtype):  # type: ignore[no-untyped-def]
         tuning = attrs.evolve(TUNING["int8"], **changes.get("combine", {}))
-        return Activation(values=triton_combine.combine(partials, projected, out_dtype, ahead=ahead, tuning=tuning))
-
-    def gdn(*given: object, out_dtype, **named: object):  # type: ignore[no-untyped-def]
-        options = dataclasses.replace(GDN_DEFAULT, **changes.get("gdn", {}))
-        return gdn_step_triton(*given, out_dtype=jnp.dtype(out_dtype), **named, options=options)
+        return Activation(values=triton_combine.combine(partials, projected, out_dtype, tuning=tuning))
 
     return attrs.evolve(
         row_kernels("triton"),
         project=partial(product(products.project, "plain"), out_dtype=jnp.float32),
         project_gated=product(products.project_gated, "gated"),
         project_residual=product(products.project_residual, "residual"),
-        gdn_step=gdn,
         attend_rows=attend,
         combine=combine,
         reading=plan,

@@ -80,24 +80,10 @@ CHUNK = {"bf16": 16, "fp8_row": 32, "int8_g32": 32, "q4_g64": 64, "q5_g64": 64, 
 
 @attrs.frozen
 class Ahead:
-    """A part of a matrix that the device reads soon: a kernel may ask for it ahead of time. See ahead.py."""
+    """The first bytes of a matrix that the device reads next: a product may ask for them ahead of time (ahead.py)."""
 
     matrix: PackedMatrix
     layer: jax.Array
     """int32 [1]"""
-    first_bytes: int = attrs.field(default=0, validator=attrs.validators.ge(0))
-    """Where the part begins in the layer's `codes`; the planes beside them follow in proportion."""
-    size_bytes: int | None = None
-    """Of `codes`; None: to their end. What lies beyond the end is not asked for."""
-
-
-@attrs.frozen
-class AheadSlice:
-    """What lies behind the first indices of an array that the device reads soon. A kernel asks for it at its start."""
-
-    array: jax.Array
-    at: tuple[tuple[jax.Array, int], ...] = ()
-    """Each index: an int32 array and the element of it; negative ones count as 0."""
-
-
-Wanted = Ahead | AheadSlice
+    size_bytes: int = attrs.field(validator=attrs.validators.gt(0))
+    """Of `codes`, the planes beside them in proportion; what lies beyond the end is not asked for."""

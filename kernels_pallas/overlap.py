@@ -1,10 +1,10 @@
 """Overlapping a Triton kernel with the one after it: bytes asked into L2 ahead of time, and an early launch.
 
 Pallas has neither, so these are small primitives of our own whose only lowering is Pallas-Triton's. They read no value
-and change none. `prefetch` and `touch` are one instruction of one thread and nobody waits for them. `release_next` lets
-the GPU launch the next kernel of the stream before this one ends (programmatic dependent launch): XLA begins every
-kernel with `griddepcontrol.wait`, so the next one still waits for all results of this one, but its launch costs nothing
-any more. Its programs are placed early, too, wherever there is room: a small grid crowds on few multiprocessors.
+and change none. `prefetch` is one instruction of one thread and nobody waits for it. `release_next` lets the GPU launch
+the next kernel of the stream before this one ends (programmatic dependent launch): XLA begins every kernel with
+`griddepcontrol.wait`, so the next one still waits for all results of this one, but its launch costs nothing any more.
+Its programs are placed early, too, wherever there is room: a small grid crowds on few multiprocessors.
 
 Invariant: `supported` is False where jax keeps its Triton lowering elsewhere; then both do nothing.
 """
@@ -35,9 +35,6 @@ _PREFETCH = (
     "@p cp.async.bulk.prefetch.L2.global [$1], {size_bytes}; }}"
 )
 """The first thread of the program asks for all of the bytes."""
-_TOUCH = (
-    "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; mov.u32 $0, 0; @p prefetch.global.L2 [$1]; }"
-)
 _RELEASE = "{ mov.u32 $0, 0; griddepcontrol.launch_dependents; }"
 
 
@@ -47,12 +44,6 @@ def prefetch(ref: jax.Array, at: Sequence[jax.Array | int], size_bytes: int) -> 
         raise ValueError(f"{size_bytes} bytes cannot be asked for: a positive multiple of 16 can")
     if supported:
         assembly(_PREFETCH.format(size_bytes=size_bytes), "=r,l", addresses=[(ref, at)])
-
-
-def touch(ref: jax.Array, at: Sequence[jax.Array | int]) -> None:
-    """Ask for the line of 128 bytes that holds element `at` of `ref`."""
-    if supported:
-        assembly(_TOUCH, "=r,l", addresses=[(ref, at)])
 
 
 def release_next(ref: jax.Array) -> None:

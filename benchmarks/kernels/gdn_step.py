@@ -1,7 +1,7 @@
-"""The delta-net step on the GPU: error against float64, then time for sets of options.
+"""The delta-net step on the GPU: error against float64, then time by rows.
 
     python -m benchmarks.kernels.gdn_step check
-    python -m benchmarks.kernels.gdn_step time 'M options' ...      e.g. '8 num_warps=4', '1 ahead_bytes=8388608 pair'
+    python -m benchmarks.kernels.gdn_step time 1 8 '1 pair' ...
 
 Shapes are those of the 27B model. A timed call runs the step of all 48 layers one after the other, so every state is
 read from memory; with "pair", each step is followed by the product that comes next (q4). Bytes are those of the state,
@@ -26,11 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
 
-from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.arrays import Activation, PackedMatrix
 from kernels_pallas.gdn_step import GdnState, GdnWeights
 from kernels_pallas.gdn_step.specs import HIDDEN_27B, LAYERS_27B, SIZES_27B, state_27b
 from kernels_pallas.gdn_step.triton import gdn_step_triton
-from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
 from kernels_pallas.quant_matmul import counters_shape, project_residual
 from ninfer.engine.programs.stacked.random import random_packed
 
@@ -120,7 +119,7 @@ def ints(*values: int) -> jax.Array:
     return jnp.asarray(values, jnp.int32)
 
 
-def check(option_sets: list[str]) -> list[dict[str, object]]:
+def check() -> list[dict[str, object]]:
     """Errors of 8 rows with padding, rings at every turn and a first token; bits against the same rows alone."""
     rng = np.random.default_rng(0)
     state, weights = random_layers(2, SLOTS, rng)
@@ -131,37 +130,30 @@ def check(option_sets: list[str]) -> list[dict[str, object]]:
         for row in range(8)
         if slots[row] >= 0
     }
-    found = []
-    for text in option_sets:
-        run = jax.jit(
-            functools.partial(gdn_step_triton, eps=EPS, out_dtype=jnp.dtype("float32"), options=options(text))
+    run = jax.jit(functools.partial(gdn_step_triton, eps=EPS, out_dtype=jnp.dtype("float32")))
+    out, after = run(projected, x, state, weights, ints(1), ints(*slots), ints(*positions))
+    out_error = max(relative(out.values[row], good[0]) for row, good in truth.items())
+    state_error = max(relative(after.recurrent[1, slots[row]], good[1]) for row, good in truth.items())
+    same = True
+    for row in (0, 3, 7):
+        alone, last = run(
+            projected[row : row + 1], part(x, row), state, weights, ints(1), ints(slots[row]), ints(positions[row])
         )
-        out, after = run(projected, x, state, weights, ints(1), ints(*slots), ints(*positions))
-        out_error = max(relative(out.values[row], good[0]) for row, good in truth.items())
-        state_error = max(relative(after.recurrent[1, slots[row]], good[1]) for row, good in truth.items())
-        same = True
-        for row in (0, 3, 7):
-            alone, last = run(
-                projected[row : row + 1], part(x, row), state, weights, ints(1), ints(slots[row]), ints(positions[row])
-            )
-            same &= bool((alone.values[0] == out.values[row]).all())
-            same &= bool((last.recurrent[1, slots[row]] == after.recurrent[1, slots[row]]).all())
-        conv = np.asarray(state.conv).copy()
-        for row in truth:
-            conv[1, slots[row], positions[row] % 4] = np.asarray(projected[row, : SIZES.channels])
-        untouched = np.ones((2, SLOTS), bool)
-        untouched[1, [slot for slot in slots if slot >= 0]] = False
-        kept = bool((after.conv == conv).all()) and bool((after.recurrent == state.recurrent)[untouched].all())
-        padding = bool((out.values[2] == 0).all())
-        good = out_error < 1e-5 and state_error < 1e-5 and same and kept and padding
-        say(
-            f"{'ok' if good else 'WRONG':6s}{text:30s} out {out_error:.1e} state {state_error:.1e} "
-            f"same bits alone: {same}, rest kept: {kept}"
-        )
-        found.append(
-            {"options": text, "out_error": out_error, "state_error": state_error, "same_bits": same, "kept": kept}
-        )
-    return found
+        same &= bool((alone.values[0] == out.values[row]).all())
+        same &= bool((last.recurrent[1, slots[row]] == after.recurrent[1, slots[row]]).all())
+    conv = np.asarray(state.conv).copy()
+    for row in truth:
+        conv[1, slots[row], positions[row] % 4] = np.asarray(projected[row, : SIZES.channels])
+    untouched = np.ones((2, SLOTS), bool)
+    untouched[1, [slot for slot in slots if slot >= 0]] = False
+    kept = bool((after.conv == conv).all()) and bool((after.recurrent == state.recurrent)[untouched].all())
+    padding = bool((out.values[2] == 0).all())
+    good = out_error < 1e-5 and state_error < 1e-5 and same and kept and padding
+    say(
+        f"{'ok' if good else 'WRONG':6s}out {out_error:.1e} state {state_error:.1e} "
+        f"same bits alone: {same}, rest kept: {kept}"
+    )
+    return [{"out_error": out_error, "state_error": state_error, "same_bits": same, "kept": kept}]
 
 
 def part(x: Activation, row: int) -> Activation:
@@ -175,26 +167,8 @@ def relative(got: jax.Array, good: np.ndarray) -> float:
     return float(np.abs(np.asarray(got, np.float64) - good).max() / np.abs(good).max())
 
 
-def options(text: str) -> GdnStepOptions:
-    """'num_warps=4,hold=False' as options."""
-    pairs = [pair.split("=") for pair in text.split(",") if pair and not pair.startswith("ahead_bytes")]
-    return dataclasses.replace(
-        DEFAULT,
-        **{
-            name: {"True": True, "False": False}.get(value) if value in ("True", "False") else int(value)
-            for name, value in pairs
-        },
-    )
-
-
-def ahead_bytes_of(text: str) -> int:
-    """How much of the next matrix is asked for: 'ahead_bytes=8388608' among the options."""
-    return sum(int(pair.split("=")[1]) for pair in text.split(",") if pair.startswith("ahead_bytes"))
-
-
-def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyped-def]
+def all_layers(matrix: PackedMatrix | None):  # type: ignore[no-untyped-def]
     """One step of every layer, the state donated; with a `matrix`, each followed by the product behind it."""
-    chosen, ahead_bytes = options(text), ahead_bytes_of(text)
 
     @jax.jit
     def link(projected, x, state, weights, layer, slots, positions, matrix, residual):  # type: ignore[no-untyped-def]
@@ -208,8 +182,6 @@ def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyp
             positions,
             eps=EPS,
             out_dtype=jnp.dtype("float16"),
-            options=chosen,
-            ahead=() if matrix is None else (Ahead(matrix, layer, 0, ahead_bytes),),
         )
         if matrix is None:
             return state, out.values
@@ -237,7 +209,7 @@ def all_layers(text: str, matrix: PackedMatrix | None):  # type: ignore[no-untyp
 
 
 def measure(cases: list[str]) -> list[dict[str, object]]:
-    """Time of each 'M options'."""
+    """Time of each 'M' or 'M pair'."""
     rng = np.random.default_rng(1)
     _, weights = random_layers(LAYERS_27B, 1, rng)
     state = state_27b(slots=SLOTS)
@@ -246,20 +218,20 @@ def measure(cases: list[str]) -> list[dict[str, object]]:
     matrix = random_packed(jax.random.key(0), "q4_g64", LAYERS_27B, HIDDEN_27B, SIZES.values) if paired else None
     work = []
     for case in cases:
-        count, _, text = case.partition(" ")
+        count, _, form = case.partition(" ")
         projected, x = random_rows(int(count), rng)
         rows = (jnp.arange(int(count), dtype=jnp.int32), jnp.arange(int(count), dtype=jnp.int32) + 100)
-        behind = (matrix, jnp.zeros((int(count), HIDDEN_27B))) if "pair" in text else (None, None)
-        work.append((case, text, int(count), (projected, x, weights, *rows, *behind)))
+        behind = (matrix, jnp.zeros((int(count), HIDDEN_27B))) if form == "pair" else (None, None)
+        work.append((case, int(count), (projected, x, weights, *rows, *behind)))
 
     def build(item):  # type: ignore[no-untyped-def]
-        _, text, _, given = item
-        return all_layers(text.removesuffix("pair").strip(), given[-2]).lower(specs, *given).compile()
+        given = item[-1]
+        return all_layers(given[-2]).lower(specs, *given).compile()
 
     with ThreadPoolExecutor(8) as pool:
         programs = list(pool.map(build, work))
     found = []
-    for (case, _, count, given), program in zip(work, programs, strict=True):
+    for (case, count, given), program in zip(work, programs, strict=True):
         state, out = program(state, *given)
         out.block_until_ready()
         times = []
@@ -301,7 +273,7 @@ def kernel_times(folder: Path, layers: int) -> dict[str, float]:
 def main(arguments: list[str]) -> None:
     """Run one part and leave its rows as JSON."""
     kind, *rest = arguments
-    rows = check(rest or [""]) if kind == "check" else measure(rest)
+    rows = check() if kind == "check" else measure(rest)
     folder = os.environ.get("JOB_OUT") or os.environ.get("OUT")
     if folder:
         Path(folder, f"gdn_step_{kind}.json").write_text(json.dumps(rows, indent=1))

@@ -79,7 +79,7 @@ def check_case(format: str, epilogue: str, rows: int, k: int, config: Config) ->
     if normed:
         factor = factor / np.sqrt(np.asarray(squares, np.float64).sum(1, keepdims=True) / k + EPS)
     y = np.asarray(values, np.float64) @ weights.T * factor
-    ahead = (Ahead(matrix, scalar(2), 0, AHEAD_BYTES),)
+    ahead = (Ahead(matrix, scalar(2), AHEAD_BYTES),)
     more = {"config": config, "ahead": ahead}
     if epilogue == "plain":
         run = jax.jit(lambda x, m, at: triton.project(x, m, at, out_dtype=jnp.float32, **more))
@@ -172,7 +172,7 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_
 
     @jax.jit
     def link(x, matrix, layer, following, state, gains):  # type: ignore[no-untyped-def]
-        ahead = (Ahead(matrix, following, 0, ahead_bytes),) if ahead_bytes else ()
+        ahead = (Ahead(matrix, following, ahead_bytes),) if ahead_bytes else ()
         if epilogue == "residual":
             like = {"out_dtype": dtype, "shift": 6, "eps": EPS, "config": config, "ahead": ahead}
             residual, counters = state
@@ -305,7 +305,7 @@ def layer_function(format: str, count: int):  # type: ignore[no-untyped-def]
     def layer(mixed, matrices, at, state, gains):  # type: ignore[no-untyped-def]
         residual, counters = state
         out, gate_up, down, following = matrices
-        places = [(Ahead(matrix, at, 0, AHEAD_BYTES),) for matrix in matrices]
+        places = [(Ahead(matrix, at, AHEAD_BYTES),) for matrix in matrices]
         like = {"out_dtype": dtype, "shift": 6, "eps": EPS}
         more = (gains, ZERO, counters)
         residual, x, _ = triton.project_residual(mixed, out, at, residual, *more, **like, ahead=places[1])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Activation, Wanted
+from kernels_pallas.arrays import Activation
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.gdn_step.reference import gdn_step_reference
 from kernels_pallas.gdn_step.state import CONV_TAPS, GdnSizes, GdnState, GdnWeights, sizes_of, zero_state
@@ -27,7 +27,6 @@ def gdn_step(
     *,
     eps: float,
     out_dtype: DTypeLike,
-    ahead: tuple[Wanted, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[Activation, GdnState]:
     """One token per row: its output before out_proj, and the state of its slot after it.
@@ -45,7 +44,6 @@ def gdn_step(
         positions: int32 [M], of the token that is fed.
         eps: of the output norm.
         out_dtype: of the output's values.
-        ahead: what is read next: the kernel asks for it ahead of time. It changes no value.
 
     Returns:
         Activation [M, Hv dv] with shift 0 and no squares, and the changed state.
@@ -58,4 +56,4 @@ def gdn_step(
         raise ValueError(f"projected has {projected.shape[-1]} columns, not {sizes.channels} + {sizes.values}")
     arguments = (projected, x, state, weights, layer, slots, positions)
     step = choose(impl, {"reference": gdn_step_reference, "triton": gdn_step_triton})
-    return step(*arguments, eps=eps, out_dtype=jnp.dtype(out_dtype), ahead=ahead)
+    return step(*arguments, eps=eps, out_dtype=jnp.dtype(out_dtype))

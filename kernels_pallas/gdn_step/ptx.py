@@ -8,8 +8,8 @@ through shuffles and one place in shared memory per warp; lengths of query and k
 nothing waits for them.
 
 Text only; triton.py passes addresses. Everything is straight-line and predicated: no thread takes a branch. Meaning and
-symbols: reference.py. Invariant: what is computed, and in which
-order, depends neither on the number of rows nor on `late`; roundings are written out, so ptxas fuses nothing.
+symbols: reference.py. Invariant: nothing depends on the
+number of rows; roundings are written out, so ptxas fuses nothing.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ class Shape:
     """"f16" or "bf16"."""
     out_type: str
     """"f16", "bf16" or "f32"."""
-    late: bool
-    """Read the state after the gates are made: slower alone, but two programs fit a multiprocessor then."""
     x_scale: float
     x_eps: float
     eps: float
@@ -92,7 +90,7 @@ def text(shape: Shape) -> str:
     operand = {name: f"${1 + number}" for number, name in enumerate((*addresses(shape), *VALUES))}
     lines = [
         *_places(operand),
-        *([] if shape.late else _load_state(operand)),
+        *_load_state(operand),
         *_load_vectors(shape, operand),
         *_load_gates(shape, operand, range(1)),
         "bar.sync 0",  # ptxas moves loads down to their use, but not across a barrier
@@ -101,13 +99,11 @@ def text(shape: Shape) -> str:
         *_make_vectors(),
         *_small_sums(shape),
         *_load_column(shape, operand),
-        *(_window_sum("v") if shape.late else []),
         "bar.sync 0",
-        *(_load_state(operand) if shape.late else []),
         *_factors(shape),
         *_multiply_state(),
         "bar.sync 0",
-        *([] if shape.late else _window_sum("v")),
+        *_window_sum("v"),
         *_finish_columns(),
         "bar.sync 0",
         *_write_ring(shape, operand),

@@ -8,7 +8,7 @@ Formulas: model facts, section 5. Per value head with state S [dk, dv], log deca
 import jax
 import jax.numpy as jnp
 
-from kernels_pallas.arrays import F16_MAX, Activation, Wanted
+from kernels_pallas.arrays import F16_MAX, Activation
 from kernels_pallas.gdn_step.state import CONV_TAPS, L2_EPSILON, GdnSizes, GdnState, GdnWeights, sizes_of
 
 
@@ -23,10 +23,8 @@ def gdn_step_reference(
     *,
     eps: float,
     out_dtype: jnp.dtype,
-    ahead: tuple[Wanted, ...] = (),
 ) -> tuple[Activation, GdnState]:
     """See `kernels_pallas.gdn_step.gdn_step`."""
-    del ahead  # changes no value
     sizes = sizes_of(state)
     at = layer[0]
     real, slot = slots >= 0, jnp.maximum(slots, 0)

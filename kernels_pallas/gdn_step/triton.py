@@ -17,11 +17,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
-from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Activation, Wanted
+from kernels_pallas.arrays import Activation
 from kernels_pallas.gdn_step import ptx
 from kernels_pallas.gdn_step.state import GdnSizes, GdnState, GdnWeights, sizes_of
-from kernels_pallas.gdn_step.tuning import DEFAULT, GdnStepOptions
 
 Ref: TypeAlias = Any
 """An array in device memory as a kernel sees it: jax has no public type for it."""
@@ -41,14 +39,11 @@ def gdn_step_triton(
     *,
     eps: float,
     out_dtype: jnp.dtype,
-    ahead: tuple[Wanted, ...] = (),
-    options: GdnStepOptions = DEFAULT,
 ) -> tuple[Activation, GdnState]:
     """See `kernels_pallas.gdn_step.gdn_step`. Heads are 128 x 128."""
     sizes = sizes_of(state)
     rows = projected.shape[0]
-    shape = shape_of(x, sizes, eps, out_dtype, late=rows > options.early_below)
-    named = operands_of(ahead)
+    shape = shape_of(x, sizes, eps, out_dtype)
     operands = {
         "layer": layer,
         "slots": slots,
@@ -61,7 +56,6 @@ def gdn_step_triton(
         "a_log": weights.a_log,
         "dt_bias": weights.dt_bias,
         "gain": weights.norm,
-        **named,
         "before": state.recurrent,
         "ring_before": state.conv,
     }
@@ -70,11 +64,10 @@ def gdn_step_triton(
         "recurrent": jax.ShapeDtypeStruct(state.recurrent.shape, state.recurrent.dtype),
         "conv": jax.ShapeDtypeStruct(state.conv.shape, state.conv.dtype),
     }
-    shares = shares_of(ahead, sizes.value_heads * rows)
     names = (*operands, *outputs)
 
     def kernel(*refs: Ref) -> None:
-        _kernel(shape, sizes, options, shares, dict(zip(names, refs, strict=True)))
+        _kernel(shape, sizes, dict(zip(names, refs, strict=True)))
 
     out, recurrent, conv = pl.pallas_call(
         kernel,
@@ -90,7 +83,7 @@ def gdn_step_triton(
     return Activation(values=out, squares=None, shift=0, eps=0.0), changed
 
 
-def shape_of(x: Activation, sizes: GdnSizes, eps: float, out_dtype: jnp.dtype, *, late: bool = False) -> ptx.Shape:
+def shape_of(x: Activation, sizes: GdnSizes, eps: float, out_dtype: jnp.dtype) -> ptx.Shape:
     """What the PTX depends on.
 
     Raises:
@@ -111,7 +104,6 @@ def shape_of(x: Activation, sizes: GdnSizes, eps: float, out_dtype: jnp.dtype, *
         squares=squares,
         x_type=_TYPES[x.values.dtype.name],
         out_type=_TYPES[jnp.dtype(out_dtype).name],
-        late=late,
         x_scale=2.0**x.shift,
         x_eps=x.eps,
         eps=eps,
@@ -147,14 +139,8 @@ def values(sizes: GdnSizes, head: jax.Array, slot: jax.Array, position: jax.Arra
     }
 
 
-def _kernel(
-    shape: ptx.Shape, sizes: GdnSizes, options: GdnStepOptions, shares: tuple[Share, ...], refs: Mapping[str, Ref]
-) -> None:
+def _kernel(shape: ptx.Shape, sizes: GdnSizes, refs: Mapping[str, Ref]) -> None:
     head, row = pl.program_id(0), pl.program_id(1)
-    if options.release:
-        overlap.release_next(refs["ab"])
-    program = row * sizes.value_heads + head
-    ask(shares, refs, program, early=True)
     slot = refs["slots"][row]
     where = places(row, head, refs["layer"][0], jnp.maximum(slot, 0))
     given = values(sizes, head, slot, refs["positions"][row])
@@ -164,7 +150,6 @@ def _kernel(
         addresses=[(refs[where[name][0]], where[name][1]) for name in ptx.addresses(shape)],
         values=[given[name] for name in ptx.VALUES],
     )
-    ask(shares, refs, program)
 
 
 def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:

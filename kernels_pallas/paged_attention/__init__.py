@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Activation, Wanted
+from kernels_pallas.arrays import Activation
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.kv_cache import KvPool
 from kernels_pallas.paged_attention import reference, triton, triton_combine
@@ -32,7 +32,6 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[Partials, KvPool]:
     """Attend from new tokens of some lanes; their keys and values join the pool (in place where it is donated).
@@ -43,31 +42,25 @@ def attend_rows(
     projected float32 [M, 2 * h * d + 2 * kv * d]: per query head d query and d gate columns, then keys, then values;
     norms: gains of queries and keys, float32 [L, d] each (1 + weight); layer int32 [1]; tables int32 [lanes, P] page
     numbers; positions int32 [M] of the new tokens (negative: padding, which reads and writes nothing); cos
-    and sin float32 [M, rotary / 2]. Two lanes of one call must not write into the same page. `ahead`: what is read
-    next, which the kernel asks for ahead of time; it changes no value.
+    and sin float32 [M, rotary / 2]. Two lanes of one call must not write into the same page.
 
     Raises:
         ValueError: there is no implementation of that name.
         NotImplementedError: the kernel cannot do this shape or format; the message says which.
     """
     attend = choose(impl, {"reference": reference.attend_rows, "triton": triton.attend_rows})
-    return attend(projected, pool, norms, layer, tables, positions, cos, sin, eps=eps, ahead=ahead)
+    return attend(projected, pool, norms, layer, tables, positions, cos, sin, eps=eps)
 
 
 def combine(
-    partials: Partials,
-    projected: jax.Array,
-    *,
-    out_dtype: DTypeLike = jnp.bfloat16,
-    ahead: tuple[Wanted, ...] = (),
-    impl: Impl = "auto",
+    partials: Partials, projected: jax.Array, *, out_dtype: DTypeLike = jnp.bfloat16, impl: Impl = "auto"
 ) -> Activation:
     """Sum the splits and gate them: values out_dtype [M, h * d], not normalised, shift 0; zeros for padding.
 
-    projected: the same array as for `attend_rows`, for its gates; `ahead` as there.
+    projected: the same array as for `attend_rows`, for its gates.
 
     Raises:
         ValueError: there is no implementation of that name.
     """
     summed = choose(impl, {"reference": reference.combine, "triton": triton_combine.combine})
-    return Activation(values=summed(partials, projected, out_dtype, ahead=ahead))
+    return Activation(values=summed(partials, projected, out_dtype))

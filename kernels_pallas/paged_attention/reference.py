@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import Wanted
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.kv_cache.reference import append_rows, read_lane
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
@@ -70,10 +69,8 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
 ) -> tuple[Partials, KvPool]:
     """See the package. One split beside the new token; every row is computed alone: its neighbours change no bit."""
-    del ahead  # changes no value
     cut = parts(projected, pool.heads, pool.width)
     query = norm_and_rotate(cut.query, norms[0][layer[0]], cos, sin, eps) * (pool.width**-0.5 * _LOG2_E)
     key = norm_and_rotate(cut.key, norms[1][layer[0]], cos, sin, eps)
@@ -107,11 +104,8 @@ def _part(logits: jax.Array, values: jax.Array, seen: jax.Array) -> tuple[jax.Ar
     return mixed / jnp.where(total > 0, total, 1.0), (best + jnp.log2(total))[..., 0]
 
 
-def combine(
-    partials: Partials, projected: jax.Array, out_dtype: DTypeLike, *, ahead: tuple[Wanted, ...] = ()
-) -> jax.Array:
+def combine(partials: Partials, projected: jax.Array, out_dtype: DTypeLike) -> jax.Array:
     """Sum of the parts times the sigmoid of the gate, [M, h * d]; zeros for padding."""
-    del ahead  # changes no value
     rows, number, queries, width = partials.mixed.shape
     starts = jnp.repeat(partials.positions[:: partials.lane_rows], partials.lane_rows)
     used = used_parts(starts, partials.positions, number)

@@ -21,8 +21,6 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
-from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Wanted
 from kernels_pallas.kv_cache.codes import operand_dtype, power_of_two, widen
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, pages_before, pages_per_split
@@ -56,7 +54,6 @@ def attend_rows(
     sin: jax.Array,
     *,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
     tuning: DecodeTuning | None = None,
     interpret: bool = False,
 ) -> tuple[Partials, KvPool]:
@@ -73,12 +70,7 @@ def attend_rows(
         )
     cut = tuning or TUNING[pool.format]
     parts, arrays = 1 + min(cut.splits, tables.shape[1]), pool.arrays()
-    named = {} if interpret else operands_of(ahead)
-    inputs = (
-        *(projected.reshape(rows, columns // width, width), *norms, layer, tables, positions, cos, sin),
-        *named.values(),
-    )
-    shares = () if interpret else shares_of(ahead, lanes * pool.heads * parts)
+    inputs = (projected.reshape(rows, columns // width, width), *norms, layer, tables, positions, cos, sin)
     job = Job(pool.storage, group, rows // lanes, tile, cut, eps, interpret)
     outputs = [
         jax.ShapeDtypeStruct((rows, parts, queries, width), jnp.float32),
@@ -86,7 +78,7 @@ def attend_rows(
         *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays),
     ]
     mixed, weights, *written = pl.pallas_call(
-        functools.partial(_kernel, job=job, shares=shares, ahead=tuple(named)),
+        functools.partial(_kernel, job=job),
         grid=(lanes, pool.heads, parts),
         in_specs=[_whole(array) for array in (*inputs, *arrays)],
         out_specs=[_whole(array) for array in outputs],
@@ -115,15 +107,10 @@ def _kernel(
     sin: Any,
     *refs: Any,
     job: Job,
-    shares: tuple[Share, ...],
-    ahead: tuple[str, ...],
 ) -> None:
-    named, refs = dict(zip(ahead, refs, strict=False)), refs[len(ahead) :]
     # The pool is reached through the references of the results alone: reads and writes of one buffer, one pointer.
     mixed, weights, *pool = refs[len(refs) // 2 - 1 :]
     lane, head, part = (pl.program_id(axis) for axis in range(3))
-    program = (lane * pl.num_programs(1) + head) * pl.num_programs(2) + part
-    ask(shares, named, program, early=True)
     start = positions[lane * job.lane_rows]
     place = Place(layer[0], tables, lane, head)
     source = Projection(projected, cos, sin, place.layer, job.eps)
@@ -158,9 +145,6 @@ def _kernel(
         if job.cut.prefetch and not job.exact:
             _ask_for_page(pool[:2], place, first)
         put(_attend(queries(), pool, place, (first, count, start), job))
-
-    # Programs without keys come here at once, the others when theirs have arrived: nothing waits for these bytes.
-    ask(shares, named, program)
 
 
 def _ask_for_page(codes: Sequence[Any], place: Place, number: jax.Array) -> None:

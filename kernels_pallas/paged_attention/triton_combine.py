@@ -6,7 +6,6 @@ Grid (row, query head, columns of the head). A program reads its columns of all 
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -16,8 +15,6 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
-from kernels_pallas.ahead import Share, ask, operands_of, shares_of
-from kernels_pallas.arrays import Wanted
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
 from kernels_pallas.paged_attention.tuning import DecodeTuning
 
@@ -27,7 +24,6 @@ def combine(
     projected: jax.Array,
     out_dtype: DTypeLike,
     *,
-    ahead: tuple[Wanted, ...] = (),
     tuning: DecodeTuning | None = None,
     interpret: bool = False,
 ) -> jax.Array:
@@ -35,24 +31,11 @@ def combine(
     rows, parts, queries, width = partials.mixed.shape
     cut = tuning or DecodeTuning()
     columns = min(cut.combine_columns, width)
-    named = {} if interpret else operands_of(ahead)
-    inputs = (
-        *(partials.positions, partials.weights, partials.mixed, projected.reshape(rows, -1, width)),
-        *named.values(),
-    )
-    grid = (rows, queries, width // columns)
-    shares = () if interpret else shares_of(ahead, math.prod(grid))
+    inputs = (partials.positions, partials.weights, partials.mixed, projected.reshape(rows, -1, width))
     out = jax.ShapeDtypeStruct((rows, queries, width), out_dtype)
     values: jax.Array = pl.pallas_call(
-        functools.partial(
-            _kernel,
-            parts,
-            lane_rows=partials.lane_rows,
-            columns=columns,
-            shares=shares,
-            ahead=tuple(named),
-        ),
-        grid=grid,
+        functools.partial(_kernel, parts=parts, lane_rows=partials.lane_rows, columns=columns),
+        grid=(rows, queries, width // columns),
         in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in inputs],
         out_specs=pl.BlockSpec(out.shape, _origin(3)),
         out_shape=out,
@@ -68,21 +51,9 @@ def _origin(rank: int) -> Any:
 
 
 def _kernel(
-    parts: int,
-    positions: Any,
-    weights: Any,
-    mixed: Any,
-    projected: Any,
-    *refs: Any,
-    lane_rows: int,
-    columns: int,
-    shares: tuple[Share, ...],
-    ahead: tuple[str, ...],
+    positions: Any, weights: Any, mixed: Any, projected: Any, out: Any, *, parts: int, lane_rows: int, columns: int
 ) -> None:
-    named, (out,) = dict(zip(ahead, refs, strict=False)), refs[len(ahead) :]
     row, head, column = (pl.program_id(axis) for axis in range(3))
-    program = (row * pl.num_programs(1) + head) * pl.num_programs(2) + column
-    ask(shares, named, program, early=True)
     dims = pl.ds(column * columns, columns)
     padded = pl.next_power_of_2(parts)
     number = lax.broadcasted_iota(jnp.int32, (padded,), 0)
@@ -92,9 +63,8 @@ def _kernel(
     each = column * columns + lax.broadcasted_iota(jnp.int32, (1, columns), 1)
     read = jnp.broadcast_to(used[:, None], (padded, columns))
     averages = plt.load(mixed.at[row, number[:, None], head, each], mask=read, other=0.0)
-    ask(shares, named, program)
-    powers = jnp.where(used, jnp.exp2(logs - jnp.max(logs, axis=0)), 0.0)
-    total = jnp.sum(powers, axis=0)
-    average = jnp.sum(averages * powers[:, None], axis=0) / jnp.where(total > 0.0, total, 1.0)
+    shares = jnp.where(used, jnp.exp2(logs - jnp.max(logs, axis=0)), 0.0)
+    total = jnp.sum(shares, axis=0)
+    average = jnp.sum(averages * shares[:, None], axis=0) / jnp.where(total > 0.0, total, 1.0)
     gate = projected[row, 2 * head + 1, dims]
     out[row, head, dims] = (average / (1.0 + jnp.exp(-gate))).astype(out.dtype)

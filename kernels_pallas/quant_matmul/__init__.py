@@ -19,7 +19,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from kernels_pallas import packing
-from kernels_pallas.arrays import Activation, Ahead, PackedMatrix, Wanted
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.dispatch import Impl, choose
 from kernels_pallas.quant_matmul import reference, triton
 from kernels_pallas.quant_matmul.reference import start, unpack_matrix
@@ -68,7 +68,7 @@ def project(
     layer: jax.Array,
     *,
     out_dtype: DTypeLike = jnp.float32,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> jax.Array:
     """x @ matrix[layer].T in `out_dtype`, [M, N].
@@ -88,7 +88,7 @@ def project_gated(
     *,
     out_dtype: DTypeLike,
     shift: int,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> Activation:
     """silu(gate) * up * 2**-shift, values [M, N/2]; the matrix holds all gate rows, then all up rows.
@@ -115,7 +115,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """Add the product to `residual` (float32 [M, N], in place) and make the next input: residual * gain * 2**-shift.

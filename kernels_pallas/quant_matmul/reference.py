@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from kernels_pallas.arrays import F16_MAX, Activation, PackedMatrix, Wanted
+from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, Array, group_scales, unsigned_codes
 
 TILE = 16
@@ -89,7 +89,7 @@ def start(
 
 
 def project(
-    x: Activation, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: DTypeLike, ahead: tuple[Wanted, ...] = ()
+    x: Activation, matrix: PackedMatrix, layer: jax.Array, *, out_dtype: DTypeLike, ahead: tuple[Ahead, ...] = ()
 ) -> jax.Array:
     """[M, N] in `out_dtype`."""
     return _product(x, matrix, layer).astype(out_dtype)
@@ -102,7 +102,7 @@ def project_gated(
     *,
     out_dtype: DTypeLike,
     shift: int,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
 ) -> Activation:
     """silu(first half) * second half, [M, N/2]."""
     gate, up = jnp.split(_product(x, matrix, layer), 2, axis=1)
@@ -121,7 +121,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """residual + product, the next product's input, and the counters as they came."""
     residual = residual + _product(x, matrix, layer)

@@ -25,7 +25,7 @@ from jax.typing import DTypeLike
 
 from kernels_pallas import overlap
 from kernels_pallas.ahead import ask, operands_of, shares_of
-from kernels_pallas.arrays import Activation, PackedMatrix, Wanted
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.epilogue import Epilogue, Place
 from kernels_pallas.quant_matmul.lanes import Job, Lanes, Ref, load_weights, load_x, multiply_block
@@ -86,7 +86,6 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
     pid = pl.program_id(0)
     if job.config.release:
         overlap.release_next(refs["codes"])
-    ask(job.ahead, refs, pid, early=True)
     ending = Epilogue(job=job, refs=refs, layer=layer)
     if job.config.ring:
         ring = Stream.rings(job, job.config.ring)
@@ -207,7 +206,7 @@ def run(
     outputs: dict[str, jax.ShapeDtypeStruct],
     more: dict[str, jax.Array],
     aliases: dict[str, str],
-    ahead: tuple[Wanted, ...],
+    ahead: tuple[Ahead, ...],
     interpret: bool = False,
 ) -> list[jax.Array]:
     """Call the kernel; `more` are the epilogue's operands, `aliases` operand names to output names."""
@@ -240,7 +239,7 @@ def run(
 
 
 def plan(
-    x: Activation, matrix: PackedMatrix, epilogue: str, out_shift: int, config: Config, ahead: tuple[Wanted, ...]
+    x: Activation, matrix: PackedMatrix, epilogue: str, out_shift: int, config: Config, ahead: tuple[Ahead, ...]
 ) -> Job:
     """The static facts of a product.
 
@@ -272,7 +271,7 @@ def project(
     layer: jax.Array,
     *,
     out_dtype: DTypeLike,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> jax.Array:
     """See `kernels_pallas.quant_matmul.project`. `config`: another cut than the table's, to measure it."""
@@ -289,7 +288,7 @@ def project_gated(
     *,
     out_dtype: DTypeLike,
     shift: int,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> Activation:
     """See `kernels_pallas.quant_matmul.project_gated`."""
@@ -312,7 +311,7 @@ def project_residual(
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
-    ahead: tuple[Wanted, ...] = (),
+    ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
 ) -> tuple[jax.Array, Activation, jax.Array]:
     """See `kernels_pallas.quant_matmul.project_residual`."""

@@ -161,7 +161,7 @@ def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
     big = stacked(format, 16384, 5120, 64)
 
     def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> jax.Array:
-        return project(x, matrix, layer, ahead=(Ahead(matrix, layer, 0, 8 << 20),), impl="triton")
+        return project(x, matrix, layer, ahead=(Ahead(matrix, layer, 8 << 20),), impl="triton")
 
     assert count_kernels(lower_for_cuda(step, x, big, layer)) == {f"plain_{format}": 1}
 
@@ -217,7 +217,7 @@ def test_stacks_beyond_four_gibibytes_assemble_without_copies(h200: Target, form
     layer = jax.ShapeDtypeStruct((1,), jnp.int32)
 
     def step(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> Activation:
-        ahead = (Ahead(matrix, layer, 0, 1 << 20),)
+        ahead = (Ahead(matrix, layer, 1 << 20),)
         return triton.project_gated(x, matrix, layer, out_dtype=x.values.dtype, shift=4, ahead=ahead, config=config)
 
     assert temp_bytes(h200.compile(step, *h200.like((x, matrix, layer)))) == 0

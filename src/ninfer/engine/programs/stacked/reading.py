@@ -1,8 +1,8 @@
 """Who asks for what ahead of time in a decode round: the plan of all bytes that enter the L2 cache before their reader.
 
-A product streams its matrix by itself; what a kernel asks for is read while it, or the one behind it, leaves the memory
-idle. Sizes are measured (docs/performance/gpu_notes.md). Knows names of kernels and matrices, no arrays. Invariant: a
-plan changes no value.
+A product streams its matrix by itself; what the one in front asks for is read while a mixer between them leaves the
+memory idle. Sizes are measured (docs/performance/gpu_notes.md). Knows names of products, no arrays. Invariant: a plan
+changes no value.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import attrs
 
 MIB = 1 << 20
 
-Place = Literal["mixer_out", "gate_up", "up", "down", "mixer_in", "state"]
-"""A matrix that is read soon: of this layer; mixer_in is that of the next layer, or the head. A gated product reads
-both halves of its matrix at once: gate_up begins with the gate's rows, up in its middle. `state`: what a delta-net step
-reads beside its input, of as many rows as the bytes hold; an attention layer has none."""
+Place = Literal["mixer_out", "gate_up", "down", "mixer_in"]
+"""A matrix that is read soon: of this layer; mixer_in is that of the next layer, or the head."""
 
 
 @attrs.frozen
 class Wish:
-    """So many bytes from a place on."""
+    """So many bytes of a matrix, from its beginning."""
 
     place: Place
     size_bytes: int = attrs.field(validator=attrs.validators.gt(0))
@@ -29,12 +27,9 @@ class Wish:
 
 @attrs.frozen(kw_only=True)
 class ReadingPlan:
-    """What each kernel of a layer asks for."""
+    """What each product of a layer asks for."""
 
     mixer_in: tuple[Wish, ...] = ()
-    delta: tuple[Wish, ...] = ()
-    attend: tuple[Wish, ...] = ()
-    combine: tuple[Wish, ...] = ()
     mixer_out: tuple[Wish, ...] = ()
     gate_up: tuple[Wish, ...] = ()
     down: tuple[Wish, ...] = ()
@@ -43,6 +38,6 @@ class ReadingPlan:
 READING = ReadingPlan(
     mixer_in=(Wish("mixer_out", 8 * MIB),),
     mixer_out=(Wish("gate_up", 8 * MIB),),
-    gate_up=(Wish("down", 8 * MIB),),
     down=(Wish("mixer_in", 8 * MIB),),
 )
+"""Gate and up ask for nothing: their last programs still fill the memory."""

@@ -1,13 +1,12 @@
 """The trunk of the stacked form for a round of rows: a chain of kernels, with nothing between them.
 
 Each residual is written together with the next product's input, so a norm costs no kernel of its own (see
-`kernels_pallas.arrays.Activation`), and each kernel may ask for what is read after it (reading.py). Layers are
+`kernels_pallas.arrays.Activation`), and each product may ask for what is read after it (reading.py). Layers are
 unrolled, so that a whole step is one CUDA graph; a layer's function is traced once for its kind and for the kind of the
 layer behind it.
 Invariant: a row's bits depend on that row alone.
 """
 
-import math
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels_pallas.arrays import Activation, Ahead, AheadSlice, PackedMatrix, Wanted
+from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.dispatch import Impl
 from kernels_pallas.gdn_step import GdnState, gdn_step
 from kernels_pallas.kv_cache import KvPool
@@ -164,10 +163,10 @@ def _layer(
     """A mixer of `kind` and a feed-forward; a layer of kind `behind` follows, or the head."""
     weights, mix = fixed.weights, _delta_net if kind == "linear_attention" else _attention
     out, following = _out_matrix(weights, kind), _first_matrix(weights, behind)
-    ask = partial(_parts, _places(fixed, stream.state, kind, behind, numbers))
+    ask = partial(_parts, _places(weights, kind, behind, numbers))
     reading = kernels.reading
     projected = kernels.project(stream.inner, _first_matrix(weights, kind), numbers.own, ahead=ask(reading.mixer_in))
-    mixed, state = mix(config, kernels, fixed, stream, projected, numbers.own, ask)
+    mixed, state = mix(config, kernels, fixed, stream, projected, numbers.own)
     add = partial(kernels.project_residual, gains=weights.gains, shift=RESIDUAL_SHIFT, eps=config.rms_norm_eps)
     residual, inner, counters = add(
         mixed,
@@ -205,48 +204,19 @@ def _out_matrix(weights: StackedWeights, kind: LayerKind) -> PackedMatrix:
 
 
 def _places(
-    fixed: _Fixed, state: StackedState, kind: LayerKind, behind: LayerKind | None, numbers: _Numbers
-) -> dict[Place, Ahead | tuple[AheadSlice, ...]]:
-    """All that a layer's kernels may ask for, whole."""
-    weights, codes = fixed.weights, fixed.weights.gate_up.codes
-    half_bytes = codes.size * codes.dtype.itemsize // codes.shape[0] // 2
+    weights: StackedWeights, kind: LayerKind, behind: LayerKind | None, numbers: _Numbers
+) -> dict[Place, tuple[PackedMatrix, jax.Array]]:
+    """Matrices that a layer's products may ask for, and their layers."""
     return {
-        "mixer_out": Ahead(_out_matrix(weights, kind), numbers.own),
-        "gate_up": Ahead(weights.gate_up, numbers.layer),
-        "up": Ahead(weights.gate_up, numbers.layer, half_bytes),
-        "down": Ahead(weights.down, numbers.layer),
-        "mixer_in": Ahead(_first_matrix(weights, behind), numbers.next_own),
-        "state": _delta_slices(fixed, state, numbers.own) if kind == "linear_attention" else (),
+        "mixer_out": (_out_matrix(weights, kind), numbers.own),
+        "gate_up": (weights.gate_up, numbers.layer),
+        "down": (weights.down, numbers.layer),
+        "mixer_in": (_first_matrix(weights, behind), numbers.next_own),
     }
 
 
-def _delta_slices(fixed: _Fixed, state: StackedState, own: jax.Array) -> tuple[AheadSlice, ...]:
-    """What a delta-net step reads: small things of the layer, then the rows' states."""
-    rows, weights, layer = fixed.rows, fixed.weights.delta, (own, 0)
-    small = (AheadSlice(rows.slots), AheadSlice(rows.positions), AheadSlice(weights.ab, (layer,)))
-    taps = AheadSlice(weights.conv, (layer,))
-    lanes = [(layer, (rows.slots, row)) for row in range(rows.slots.shape[0])]
-    states = [AheadSlice(array, lane) for lane in lanes for array in (state.delta.recurrent, state.delta.conv)]
-    return (*small, taps, *states)
-
-
-def _parts(places: dict[Place, Ahead | tuple[AheadSlice, ...]], wishes: tuple[Wish, ...]) -> tuple[Wanted, ...]:
-    wanted: list[Wanted] = []
-    for wish in wishes:
-        place = places[wish.place]
-        if isinstance(place, Ahead):
-            wanted.append(attrs.evolve(place, size_bytes=wish.size_bytes))
-        else:
-            left = wish.size_bytes
-            for part in place:
-                left -= math.prod(part.array.shape[len(part.at) :]) * part.array.dtype.itemsize
-                if left < 0:
-                    break
-                wanted.append(part)
-    return tuple(wanted)
-
-
-_Ask = Callable[[tuple[Wish, ...]], tuple[Wanted, ...]]
+def _parts(places: dict[Place, tuple[PackedMatrix, jax.Array]], wishes: tuple[Wish, ...]) -> tuple[Ahead, ...]:
+    return tuple(Ahead(*places[wish.place], wish.size_bytes) for wish in wishes)
 
 
 def _delta_net(
@@ -256,7 +226,6 @@ def _delta_net(
     stream: _Stream,
     projected: jax.Array,
     own: jax.Array,
-    ask: _Ask,
 ) -> tuple[Activation, StackedState]:
     mixed, delta = kernels.gdn_step(
         projected,
@@ -268,7 +237,6 @@ def _delta_net(
         fixed.rows.positions,
         eps=config.rms_norm_eps,
         out_dtype=activation_dtype(fixed.weights.delta_out.format),
-        ahead=ask(kernels.reading.delta),
     )
     return mixed, stream.state.with_parts(delta=delta)
 
@@ -280,9 +248,8 @@ def _attention(
     stream: _Stream,
     projected: jax.Array,
     own: jax.Array,
-    ask: _Ask,
 ) -> tuple[Activation, StackedState]:
-    weights, rows, reading = fixed.weights, fixed.rows, kernels.reading
+    weights, rows = fixed.weights, fixed.rows
     partials, pool = kernels.attend_rows(
         projected,
         stream.state.pool,
@@ -293,8 +260,6 @@ def _attention(
         fixed.cos,
         fixed.sin,
         eps=config.rms_norm_eps,
-        ahead=ask(reading.attend),
     )
-    out_dtype = activation_dtype(weights.attention_out.format)
-    mixed = kernels.combine(partials, projected, out_dtype=out_dtype, ahead=ask(reading.combine))
+    mixed = kernels.combine(partials, projected, out_dtype=activation_dtype(weights.attention_out.format))
     return mixed, stream.state.with_parts(pool=pool)
