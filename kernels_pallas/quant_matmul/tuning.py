@@ -49,7 +49,8 @@ def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
             return attrs.evolve(_BASE, warps=8, unroll=2)
         if four_bits and k >= 8192:
             return attrs.evolve(_BASE, ring=3, ring_rows=2)
-        return attrs.evolve(_BASE, warps=8, ring=0 if four_bits else 2)
+        # gate and up follow: more programs than the device holds, so being placed early crowds them nowhere
+        return attrs.evolve(_BASE, warps=8, ring=0 if four_bits else 2, release=four_bits)
     if not four_bits:
         return attrs.evolve(_BASE, ring=2)
     if epilogue == "gated":
