@@ -9,7 +9,6 @@ same character it is the longest one.
 
 from collections.abc import Sequence
 
-
 TRIED_CHARS = 1000
 """Up to here each length is tried; a longer stop that a reply follows for long and then leaves is counted out."""
 
