@@ -2,10 +2,21 @@
 
 import threading
 
+import attrs
 import pytest
 import trio
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Overloaded, QueueTimeout, Text, Turn
+from ninfer.conversation import (
+    GenerationRequest,
+    InvalidRequest,
+    Overloaded,
+    QueueTimeout,
+    Text,
+    Tool,
+    ToolCall,
+    Turn,
+)
+from ninfer.prompt import PreparedPrompt
 from ninfer.service import ServiceSettings
 from tests.fakes.device import FakeDevice
 from tests.fakes.service import ByteBuilder, choose_letter, open_service
@@ -23,6 +34,41 @@ async def test_a_count_is_the_length_of_the_prompt() -> None:
         assert await house.service.count_tokens(request(LONG)) == len(LONG)  # beyond the context: it is only counted
         assert house.service.count_capacity.taken == 0
         assert house.service.capacity.taken == 0
+
+
+@attrs.define(eq=False)
+class Where(ByteBuilder):
+    """Remembers the thread of its latest build."""
+
+    thread: int = 0
+
+    def build(self, request: GenerationRequest) -> PreparedPrompt:
+        self.thread = threading.get_ident()
+        return super().build(request)
+
+
+CALL = ToolCall(id="c", name="f", arguments={})
+
+
+@pytest.mark.contract("EXEC-017")
+@pytest.mark.parametrize(
+    ("asked", "in_place"),
+    [
+        (request("Hello"), True),
+        (request(LONG), False),
+        (attrs.evolve(request("Hello"), tools=(Tool(name="f", declaration={}),)), False),
+        (attrs.evolve(request("Hello"), template_kwargs={"k": list(range(100_000))}), False),
+        (GenerationRequest(turns=request("a").turns * 17), False),
+        (GenerationRequest(turns=(Turn(role="user", parts=(Text("a"),) * 17),)), False),
+        (GenerationRequest(turns=(*request("a").turns, Turn(role="assistant", parts=(CALL,)))), False),
+        (GenerationRequest(turns=(Turn(role="tool", call_id="c" * 100_000),)), False),
+    ],
+)
+async def test_only_small_prompts_are_made_in_place(asked: GenerationRequest, in_place: bool) -> None:
+    builder = Where()
+    async with open_service(FakeDevice(choose=choose_letter), builder=builder) as house:
+        await house.service.count_tokens(asked)
+        assert (builder.thread == threading.get_ident()) == in_place
 
 
 async def test_a_prompt_that_cannot_be_made() -> None:

@@ -181,8 +181,10 @@ class Service:
 
 
 def _is_light(request: GenerationRequest) -> bool:
-    """Whether the prompt takes a millisecond or two. Declarations of tools and histories of calls do not."""
-    if request.tools or len(request.turns) > LIGHT_TURNS or any(turn.calls for turn in request.turns):
+    """Whether the prompt takes a millisecond or two: there is nothing in it but the text of few turns."""
+    if request.tools or request.template_kwargs or len(request.turns) > LIGHT_TURNS:
+        return False
+    if any(len(turn.parts) > LIGHT_TURNS or turn.calls or turn.call_id for turn in request.turns):
         return False
     return sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < LIGHT_CHARS
 
