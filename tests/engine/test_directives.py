@@ -25,6 +25,7 @@ OPEN = "<think>\n"
         ),
         ('"text": "[[call:f {\\"a\\": 1}]]"', [Directive("call", "f", {"a": 1})]),  # inside a JSON string
         ("[[call:f {broken]] [[think]]", [Directive("think", None, None)]),
+        ('[[say {"a":' + "[" * 100_000 + "[[think]]", [Directive("think", None, None)]),  # deeper than Python reads
         ("[[ -f x ]] [[wiki]] [[Say:x]] [[raw", []),
         ("[[slow:20]][[err:500:code]]", [Directive("slow", "20", None), Directive("err", "500:code", None)]),
     ],

@@ -37,6 +37,7 @@ PADDING = " lorem"
 RESULT_CHARACTERS = 120
 """How much of a tool's result the answer repeats."""
 TOKENS_BEFORE_ERROR = 3
+MOST_PADDING = 1e6
 
 _DIRECTIVE = re.compile(r"\[\[(?P<kind>[a-z]+)(?::(?P<argument>[^\s\]{]+))?\s*")
 _RESULT = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
@@ -96,7 +97,7 @@ def find_directives(text: str) -> list[Directive]:
         if text.startswith("{", at):
             try:
                 payload, at = json.JSONDecoder().raw_decode(text, at)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         found.append(Directive(match["kind"], match["argument"], payload))
     return found
@@ -209,6 +210,6 @@ def _number(directive: Directive) -> float:
         value = float(directive.argument or "")
     except ValueError as error:
         raise ValueError(f"[[{directive.kind}]] needs a number.") from error
-    if not 0 <= value < 1e9:
+    if not 0 <= value < (MOST_PADDING if directive.kind == "pad" else 1e9):
         raise ValueError(f"[[{directive.kind}:{directive.argument}]] is out of range.")
     return value
