@@ -132,6 +132,17 @@ async def test_a_body_that_never_ends_delays_the_refusal_only(autojump_clock: tr
     assert (answer.status, round(trio.current_time() - begin_s)) == (413, 5)
 
 
+@pytest.mark.contract("EXEC-014")
+async def test_a_body_of_which_nothing_comes_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    app = create_app(FakeHost(), [OpenAIChat(FakeHost())], settings=ServerSettings(body_room_bytes=1000))
+    begin_s = trio.current_time()
+    answer = await asgi_call(app, "POST", CHAT, bytes(1000), unfinished=True)
+    error = answer.json()["error"]
+    assert (answer.status, error["code"], error["param"]) == (400, "body_timeout", None)
+    assert round(trio.current_time() - begin_s) == 75 + 5  # what may still come of it is waited for
+    assert (await post_json(app, CHAT, BODY)).status == 200  # there is room again
+
+
 # Foreign hosts
 
 

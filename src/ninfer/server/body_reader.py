@@ -11,9 +11,9 @@ import trio
 from quart.wrappers import Request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from ninfer.conversation import InvalidRequest, Overloaded, RequestTooLarge
+from ninfer.conversation import InvalidRequest, RequestTooLarge
 from ninfer.protocols.plugin import Decoded, JSONValue
-from ninfer.server.connection import body_was_dropped
+from ninfer.server.connection import dropped_body
 from ninfer.server.json_reader import read_json
 
 THREAD_BYTES = 1 << 16
@@ -33,7 +33,7 @@ class BodyReader:
         Raises:
             InvalidRequest: it is no JSON, or encoded in a way that is not read here.
             RequestTooLarge: it is over the limit.
-            Overloaded: with the bodies of others it is over what all may take.
+            RequestError: the connection has given it up: there was no room for it, or nothing came of it.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
@@ -42,8 +42,9 @@ class BodyReader:
             body = await request.get_data(cache=False, as_text=False, parse_form_data=False)
         except RequestEntityTooLarge:
             raise too_large(request) from None
-        if body_was_dropped(request):
-            raise Overloaded("the bodies of the requests that are being answered take all the memory that they may")
+        dropped = dropped_body(request)
+        if dropped is not None:
+            raise dropped
         if len(body) < THREAD_BYTES:
             return decode(read_json(body))
         return await trio.to_thread.run_sync(

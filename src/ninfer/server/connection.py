@@ -15,12 +15,15 @@ from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEven
 from quart.wrappers import Request
 from quart_trio.asgi import TrioASGIHTTPConnection
 
+from ninfer.conversation import InvalidRequest, Overloaded, RequestError
 from ninfer.server.body_room import BodyRoom
 
 DRAIN_S = 5.0
+BODY_SILENCE_S = 75
+"""A body may come slowly, but not never: what has come of it takes memory that others wait for."""
 _NURSERY = "ninfer.nursery"
 _REQUEST_ID = "ninfer.request_id"
-_NO_ROOM = "ninfer.no_room"
+_DROPPED = "ninfer.dropped_body"
 
 
 def new_request_id() -> str:
@@ -38,9 +41,9 @@ def request_id(request: Request) -> str:
     return cast(str, _extras(request)[_REQUEST_ID])
 
 
-def body_was_dropped(request: Request) -> bool:
-    """Whether there was no room for this request's body; what was read of it is of no use."""
-    return _NO_ROOM in _extras(request)
+def dropped_body(request: Request) -> RequestError | None:
+    """Why this request's body was given up, if it was; what was read of it is of no use."""
+    return cast(RequestError | None, _extras(request).get(_DROPPED))
 
 
 def _extras(request: Request) -> MutableMapping[str, object]:
@@ -97,25 +100,44 @@ class Connection(TrioASGIHTTPConnection):
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
     ) -> None:
         """Take in the body, then wait for the client's departure."""
-        while (message := await receive())["type"] == "http.request":
+        if await self._take_body(request, receive):
+            while (await receive())["type"] == "http.request":
+                pass  # of a body that was given up
+        if not self._complete:
+            nursery.cancel_scope.cancel()
+
+    async def _take_body(self, request: Request, receive: ASGIReceiveCallable) -> bool:
+        """Take in the body until it ends or nothing comes of it any more; false if the client leaves first."""
+        while not self._body_ended.is_set():
+            with trio.move_on_after(BODY_SILENCE_S) as silence:
+                message = await receive()
+            if silence.cancelled_caught:
+                error = InvalidRequest(f"nothing came of the request body for {BODY_SILENCE_S} s", code="body_timeout")
+                self._drop(request, error)
+                return True
+            if message["type"] != "http.request":
+                return False
             if not self._answering:
                 self._hold(request, message.get("body", b""))
             if not message.get("more_body", False):
                 request.body.set_complete()
                 self._body_ended.set()
-        if not self._complete:
-            nursery.cancel_scope.cancel()
+        return True
 
     def _hold(self, request: Request, body: bytes) -> None:
         """Keep a piece of the body, or, where there is no room for it, let the view answer without the rest."""
-        if body_was_dropped(request):
+        if dropped_body(request) is not None:
             return
         if self.room.take(len(body)):
             self._held_bytes += len(body)
             request.body.append(body)
         else:
-            _extras(request)[_NO_ROOM] = True
-            request.body.set_complete()
+            error = Overloaded("the bodies of the requests that are being answered take all the memory that they may")
+            self._drop(request, error)
+
+    def _drop(self, request: Request, error: RequestError) -> None:
+        _extras(request)[_DROPPED] = error
+        request.body.set_complete()
 
     async def _let_body_end(self) -> None:
         """Read what is left of the body before an answer that did not need it (413, 404), and drop it.
