@@ -21,6 +21,7 @@ from ninfer.conversation import (
 )
 from ninfer.prompt import ChatTemplate, PreparedPrompt, PromptBuilder
 from ninfer.prompt.encoded import MOST_TOKENS
+from ninfer.prompt.template import MAX_RENDERED_CHARS
 from tests.prompt import published, tiny
 
 TINY = tiny.tokenizer()
@@ -292,3 +293,11 @@ def test_what_no_context_holds_is_not_encoded(text: str) -> None:
     # Encoded whole these take a gigabyte each; a body of a hundred megabytes took the machine with it.
     with pytest.raises(ContextExceeded, match=f"more than {MOST_TOKENS} tokens"):
         build(("user", text))
+
+
+@pytest.mark.contract("ERR-012")
+def test_what_no_rendering_holds_is_not_even_rendered() -> None:
+    never = ChatTemplate("{{ raise_exception('rendered') if messages | length > 1 }}x")
+    half = "x" * (MAX_RENDERED_CHARS // 2)
+    with pytest.raises(ContextExceeded, match=f"more than {MAX_RENDERED_CHARS} characters"):
+        build(("user", half), ("user", half + "yy"), template=never)

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from ninfer.conversation import InvalidRequest
+from ninfer.conversation import ContextExceeded, InvalidRequest
 from ninfer.prompt.caller import CallerText, Variables, bind, caller_texts
-from ninfer.prompt.template import ChatTemplate
+from ninfer.prompt.template import MAX_RENDERED_CHARS, ChatTemplate
 from ninfer.prompt.tokenizer import Tokenizer
 
 Spell: TypeAlias = Callable[[CallerText], str]
@@ -43,12 +43,17 @@ class SafeRendering:
 
         Raises:
             InvalidRequest: code invalid_prompt; the template refuses, or no private character is left to stand in.
+            ContextExceeded: the texts are longer than a rendering may be.
         """
         self._tokenizer = tokenizer
         self._template = template
         self._variables = variables
         self._finish = finish
         texts = {wrapped.text for wrapped in (*caller_texts(variables), *continuation)}
+        if sum(map(len, texts)) > MAX_RENDERED_CHARS:  # to look for control tokens in them would take seconds
+            raise ContextExceeded(
+                f"the prompt has more than {MAX_RENDERED_CHARS} characters, which is beyond every context here"
+            )
         self._stand_ins = _StandIns(tokenizer, template, texts)
         self._spelled = {text: self._stand_ins.hide_spellings(text) for text in texts}
         self.opened = self._render(self.spell)
