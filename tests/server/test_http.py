@@ -267,6 +267,18 @@ async def test_no_other_protocol_is_spoken(change: str) -> None:
                 assert b"x-request-id: req_" in received
 
 
+async def test_a_body_of_two_lengths_is_the_last_of_its_connection() -> None:
+    # Somebody before us may have gone by the other length: what follows may be a request that nobody has sent.
+    body = b"2\r\n{}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    head = CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n" % len(body))
+    async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
+        await wire.send_all(head + body)
+        with trio.fail_after(2):
+            received = b"".join([piece async for piece in wire])
+        assert received.count(b"HTTP/1.1 400") == 1
+        assert b'{"status":"ok"}' not in received
+
+
 async def test_http2_is_not_spoken() -> None:
     # Its flow control would let a client keep whole answers in our memory, and its connections had no idle clock.
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")

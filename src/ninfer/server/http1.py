@@ -26,6 +26,9 @@ class Http1(H11Protocol):
         """Change to no other protocol."""
 
     async def _create_stream(self, request: h11.Request) -> None:
+        # By RFC 9112, 6.3: another reader of these bytes may have seen the request end elsewhere.
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+            self.keep_alive_requests = self.config.keep_alive_max_requests
         self.stream = HTTPStream(
             self.app,
             self.config,
