@@ -20,7 +20,7 @@ from kernels_pallas.dispatch import Impl, choose
 
 from . import reference
 from .epilogue import EPILOGUES, Epilogue
-from .packed_tuning import packed_tiles_for
+from .packed_tuning import UNPACK_FROM_TOKENS, packed_tiles_for
 from .tuning import tiles_for
 
 __all__ = ["Epilogue", "dequantise", "matmul", "packed_matmul"]
@@ -119,9 +119,11 @@ def _packed_mosaic(
 ) -> jax.Array:
     from . import packed  # here, because on jax 0.10 that module needs a package that the CPU does not
 
+    options = {"epilogue": epilogue, "residual": residual, "out_dtype": out_dtype, "shift": shift}
+    if x.shape[0] >= UNPACK_FROM_TOKENS and matrix.row_scales is None:
+        return _mosaic(x, _triton(matrix, layer, x.dtype), **options)  # type: ignore[arg-type]
     gated, out_bytes = epilogue == "silu_product", jnp.dtype(out_dtype).itemsize
     tiles = packed_tiles_for(packed.shape_of(matrix, gated=gated, out_bytes=out_bytes), x.shape[0])
-    options = {"epilogue": epilogue, "residual": residual, "out_dtype": out_dtype, "shift": shift}
     return packed.matmul(x, matrix, layer, tiles=tiles, **options)  # type: ignore[arg-type]
 
 

@@ -16,6 +16,9 @@ OPERAND_ROWS = 64
 """Rows of the matrix that one wgmma takes."""
 DEPTH = 64
 """K of one operand."""
+UNPACK_FROM_TOKENS = 4096
+"""From so many rows on an unpacked copy costs less than unpacking a matrix again for every tile along T: at 2,048 rows
+both take as long, at 8,192 the copy saves a tenth (q4_g64). Both give the same bits."""
 STAGE_DEPTH = 256
 """K of a stage where there is room for it: what a stage costs beside its products is paid less often."""
 MAX_COLUMNS = 352

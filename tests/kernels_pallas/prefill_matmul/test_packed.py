@@ -154,6 +154,26 @@ def test_it_compiles_for_a_stack_of_the_real_size(
     assert alias_bytes(compiled) == (4 * t * n if added else 0)
 
 
+@pytest.mark.parametrize(
+    ("matrix_format", "t", "unpacked"),
+    [("q4_g64", 2048, False), ("q4_g64", 4096, True), ("nvfp4", 4096, False)],  # scales of rows never enter weights
+)
+def test_long_chunks_unpack_their_matrix_once(
+    kernel: ModuleType, h200: Target, matrix_format: str, t: int, unpacked: bool
+) -> None:
+    n, k = 5120, 6144
+    planes = {name: h200.spec((2, *spec.shape), spec.dtype) for name, spec in plane_specs(matrix_format, n, k).items()}
+    arguments = (
+        h200.spec((t, k), jnp.float16),
+        PackedMatrix(format=matrix_format, **planes),
+        h200.spec((1,), jnp.int32),
+    )
+    compiled = h200.compile(
+        jax.jit(lambda x, matrix, layer: packed_matmul(x, matrix, layer, impl="mosaic")), *arguments
+    )
+    assert (temp_bytes(compiled) >= 2 * n * k) == unpacked
+
+
 @pytest.mark.parametrize(("t", "n"), [(96, 128), (64, 96)])
 def test_a_shape_without_tiles_is_refused(kernel: ModuleType, t: int, n: int) -> None:
     with pytest.raises(NotImplementedError):
