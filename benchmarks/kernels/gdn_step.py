@@ -30,7 +30,7 @@ from kernels_pallas.arrays import Activation, PackedMatrix
 from kernels_pallas.gdn_step import GdnState, GdnWeights
 from kernels_pallas.gdn_step.specs import HIDDEN_27B, LAYERS_27B, SIZES_27B, state_27b
 from kernels_pallas.gdn_step.triton import gdn_step_triton
-from kernels_pallas.quant_matmul import counters_shape, project_residual
+from kernels_pallas.quant_matmul import project_residual
 from ninfer.engine.programs.stacked.random import random_packed
 
 EPS, SLOTS, SHIFT = 1e-6, 9, 6
@@ -185,14 +185,13 @@ def all_layers(matrix: PackedMatrix | None):  # type: ignore[no-untyped-def]
         )
         if matrix is None:
             return state, out.values
-        residual, _, _ = project_residual(
+        residual, _ = project_residual(
             out,
             matrix,
             layer,
             residual,
             jnp.ones((1, matrix.n), jnp.float32),
             ints(0),
-            jnp.zeros(counters_shape(matrix.n), jnp.int32),
             out_dtype=jnp.float16,
             shift=SHIFT,
             eps=EPS,

@@ -5,7 +5,7 @@
     python benchmarks/kernels/quant_matmul.py layer 'format M' ...
 
 Options are fields of `Config` with commas, and ahead_bytes: 'gate_up q4_g64 1 warps=4,ahead_bytes=16777216'; `check`
-takes them after a colon, 'q4_g64:splits=2'. Products are those of specs.py, or 'NxK' (plain) with N and K given.
+takes them after a colon, 'q4_g64:warps=8'. Products are those of specs.py, or 'NxK' (plain) with N and K given.
 Kernels run in chains of 64 over different weights, one jitted call, so that launches look as in a decode step; the
 option sets of one product take turns, so that a clock that drifts drifts for all. JSON goes into the folder $OUT when
 it is set.
@@ -27,7 +27,7 @@ import numpy as np
 
 from kernels_pallas.arrays import F16_MAX, Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
-from kernels_pallas.quant_matmul import activation_dtype, counters_shape, triton
+from kernels_pallas.quant_matmul import activation_dtype, triton
 from kernels_pallas.quant_matmul.specs import PRODUCTS
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 from tests.kernels_pallas.quant_matmul.natural import natural_planes, numbers
@@ -95,23 +95,20 @@ def check_case(format: str, epilogue: str, rows: int, k: int, config: Config) ->
         expected = [np.clip(silu, -F16_MAX, F16_MAX) if dtype == np.float16 else silu]
     else:
         run = jax.jit(
-            lambda x, m, at, r, g, c: triton.project_residual(
-                x, m, at, r, g, at, c, out_dtype=dtype, shift=6, eps=EPS, **more
+            lambda x, m, at, r, g: triton.project_residual(
+                x, m, at, r, g, at, out_dtype=dtype, shift=6, eps=EPS, **more
             ),
-            donate_argnums=(3, 5),
+            donate_argnums=3,
         )
         before = np.asarray(residual, np.float64)
-        counters = jnp.zeros(counters_shape(n), jnp.int32)
-        new, following, counters = run(x, matrix, scalar(1), residual, gains, counters)
-        if np.any(np.asarray(counters)):
-            raise AssertionError(f"counters are not zero again: {format} {rows} rows, {config}")
+        new, following = run(x, matrix, scalar(1), residual, gains)
         got = [new, following.values, following.squares]
         total = before + y
         expected = [total, total * np.asarray(gains[1]) / 64, (total**2).reshape(rows, -1, 16).sum(2)]
     error = max(
         float(np.abs(np.asarray(g, np.float64) - e).max() / np.abs(e).max()) for g, e in zip(got, expected, strict=True)
     )
-    name = f"{format} {epilogue} M={rows} K={k} {config.warps}w t{config.tiles} s{config.splits} r{config.ring}"
+    name = f"{format} {epilogue} M={rows} K={k} {config.warps}w t{config.tiles} r{config.ring},{config.ring_rows}"
     return name, error, np.concatenate([np.asarray(g[0], np.float32).ravel() for g in got]).view(np.uint32)
 
 
@@ -125,8 +122,7 @@ def check(formats: list[str], rows: tuple[int, ...] = (1, 3, 8, 16)) -> list[dic
         for epilogue, k in (("plain", 5120), ("gated", 5120), ("residual", 6144), ("residual", 17408)):
             n = {"plain": 16384, "gated": 34816, "residual": 5120}[epilogue]
             config = options(option) if option else config_for(format, n, k, epilogue)
-            if config.splits == 1 or epilogue == "residual":
-                cases += [(format, epilogue, m, k, config) for m in rows]
+            cases += [(format, epilogue, m, k, config) for m in rows]
     found, first = [], {}
     with ThreadPoolExecutor(12) as pool:
         for case, (name, error, bits) in zip(cases, pool.map(lambda c: check_case(*c), cases), strict=True):
@@ -175,9 +171,7 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_
         ahead = (Ahead(matrix, following, ahead_bytes),) if ahead_bytes else ()
         if epilogue == "residual":
             like = {"out_dtype": dtype, "shift": 6, "eps": EPS, "config": config, "ahead": ahead}
-            residual, counters = state
-            residual, _, counters = triton.project_residual(x, matrix, layer, residual, gains, ZERO, counters, **like)
-            return residual, counters
+            return triton.project_residual(x, matrix, layer, state, gains, ZERO, **like)[0]
         job = triton.plan(x, matrix, epilogue, 4, config, ahead)
         outputs = {"out": jax.ShapeDtypeStruct((rows, n_out), out_dtype)}
         return triton.run(job, x, matrix, layer, outputs, {"chain": state}, {}, ahead)[0]
@@ -188,14 +182,11 @@ def chain(epilogue: str, matrix: PackedMatrix, rows: int, config: Config, ahead_
         return state
 
     state = jnp.zeros((rows, n_out), out_dtype)
-    if epilogue == "residual":
-        state = (state, jnp.zeros(counters_shape(matrix.n), jnp.int32))
     return jax.jit(many, donate_argnums=2), (x, matrix, state, gains)
 
 
 AHEAD_BYTES = 8 << 20
 ZERO = np.zeros(1, np.int32)
-COUNTERS = np.zeros(320, np.int32)
 LAYERS = [np.array([i], np.int32) for i in range(512)]
 
 
@@ -303,16 +294,14 @@ def layer_function(format: str, count: int):  # type: ignore[no-untyped-def]
 
     @jax.jit
     def layer(mixed, matrices, at, state, gains):  # type: ignore[no-untyped-def]
-        residual, counters = state
         out, gate_up, down, following = matrices
         places = [(Ahead(matrix, at, AHEAD_BYTES),) for matrix in matrices]
         like = {"out_dtype": dtype, "shift": 6, "eps": EPS}
-        more = (gains, ZERO, counters)
-        residual, x, _ = triton.project_residual(mixed, out, at, residual, *more, **like, ahead=places[1])
+        residual, x = triton.project_residual(mixed, out, at, state, gains, ZERO, **like, ahead=places[1])
         x = triton.project_gated(x, gate_up, at, out_dtype=dtype, shift=4, ahead=places[2])
-        residual, x, _ = triton.project_residual(x, down, at, residual, *more, **like, ahead=places[3])
+        residual, x = triton.project_residual(x, down, at, residual, gains, ZERO, **like, ahead=places[3])
         projected = triton.project(x, following, at, out_dtype=jnp.float32, ahead=places[0])
-        return (residual, counters), projected
+        return residual, projected
 
     def many(mixed, matrices, state, gains):  # type: ignore[no-untyped-def]
         for i in range(count):
@@ -336,7 +325,7 @@ def time_layers(texts: list[str]) -> list[dict[str, object]]:
         matrices = [random_matrix(format, n, k, layers) for n, k in LAYER_SHAPES.values()]
         mixed = Activation(values=jnp.full((rows, 6144), 0.01, dtype))
         gains = jnp.ones((2, 5120), jnp.float32)
-        state = jnp.ones((rows, 5120), jnp.float32), jnp.asarray(COUNTERS)
+        state = jnp.ones((rows, 5120), jnp.float32)
         run = layer_function(format, 24).lower(mixed, matrices, state, gains).compile()
         best = 1e9
         for _ in range(5):

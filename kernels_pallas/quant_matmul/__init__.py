@@ -27,7 +27,6 @@ from kernels_pallas.quant_matmul.reference import start, unpack_matrix
 __all__ = [
     "Ahead",
     "activation_dtype",
-    "counters_shape",
     "packing",
     "project",
     "project_gated",
@@ -42,11 +41,6 @@ MAX_ROWS = 16
 def activation_dtype(format: str) -> np.dtype[np.generic]:
     """The dtype of an activation that a matrix of `format` reads: bfloat16 for bf16, else float16."""
     return np.dtype(ml_dtypes.bfloat16 if format == "bf16" else np.float16)
-
-
-def counters_shape(n: int) -> tuple[int, ...]:
-    """Shape of `project_residual`'s int32 scratch for n outputs: zeros before the first call and after each."""
-    return (max(n // 16, 128),)
 
 
 def _check(x: Activation, matrix: PackedMatrix, layer: jax.Array) -> None:
@@ -110,18 +104,16 @@ def project_residual(
     residual: jax.Array,
     gains: jax.Array,
     gain_index: jax.Array,
-    counters: jax.Array,
     *,
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
     ahead: tuple[Ahead, ...] = (),
     impl: Impl = "auto",
-) -> tuple[jax.Array, Activation, jax.Array]:
+) -> tuple[jax.Array, Activation]:
     """Add the product to `residual` (float32 [M, N], in place) and make the next input: residual * gain * 2**-shift.
 
-    gains float32 [G, N] with gain_index int32 [1]; counters int32 `counters_shape(N)`, zero in and out, in place.
-    Returns (residual, Activation with squares [M, N/16], counters).
+    gains float32 [G, N] with gain_index int32 [1]. Returns (residual, Activation with squares [M, N/16]).
 
     Raises:
         ValueError: shapes or dtypes that do not fit, an `impl` that does not exist.
@@ -131,8 +123,5 @@ def project_residual(
         raise ValueError(
             f"residual {residual.shape} or gains {gains.shape} do not fit {x.values.shape[0]} x {matrix.n}"
         )
-    if counters.shape != counters_shape(matrix.n):
-        raise ValueError(f"counters have shape {counters.shape}, not {counters_shape(matrix.n)}")
     run = choose(impl, {"reference": reference.project_residual, "triton": triton.project_residual})
-    values = (x, matrix, layer, residual, gains, gain_index, counters)
-    return run(*values, out_dtype=out_dtype, shift=shift, eps=eps, ahead=ahead)
+    return run(x, matrix, layer, residual, gains, gain_index, out_dtype=out_dtype, shift=shift, eps=eps, ahead=ahead)

@@ -76,24 +76,14 @@ class Job:
         return self.config.tiles * (2 if self.epilogue == "gated" else 1)
 
     @property
-    def share(self) -> int:
-        """Blocks along K that an item walks, at most."""
-        return -(-self.blocks // self.config.splits)
-
-    @property
     def steps(self) -> int:
         """Steps of an item along K."""
-        return -(-self.share // self.config.warps)
-
-    @property
-    def groups(self) -> int:
-        """Groups of tiles that are summed together."""
-        return self.n // 16 // self.tiles
+        return -(-self.blocks // self.config.warps)
 
     @property
     def items(self) -> int:
-        """What programs walk: the splits of all groups."""
-        return self.groups * self.config.splits
+        """Groups of tiles that are summed together."""
+        return self.n // 16 // self.tiles
 
     @property
     def programs(self) -> int:
@@ -146,19 +136,12 @@ def load_x(job: Job, lanes: Lanes, x_ref: Ref, block: jax.Array) -> list[list[li
     return loaded
 
 
-def load_weights(
-    job: Job, lanes: Lanes, refs: dict[str, Ref], at: tuple[Any, Any], first: Any, step: Any
-) -> list[list[jax.Array]]:
-    """Per chunk j: the code words, then high bits and scales as ptx.py wants them. `at`: layer and tile.
-
-    `first` is the item's first block; `step` counts from it.
-    """
+def load_weights(job: Job, lanes: Lanes, refs: dict[str, Ref], at: tuple[Any, Any], step: Any) -> list[list[jax.Array]]:
+    """Per chunk j: the code words, then high bits and scales as ptx.py wants them. `at`: layer and tile."""
     config, form = job.config, FORMATS[job.format]
     block = step * config.warps
-    mask = None
-    if job.share % config.warps or job.blocks % job.share:
-        mask = lanes.warp < jnp.minimum(job.blocks - first, job.share) - block
-    rows = first + block + lanes.warp
+    mask = lanes.warp < job.blocks - block if job.blocks % config.warps else None
+    rows = block + lanes.warp
 
     def load(ref: Ref, *index: Any) -> jax.Array:
         guard = {} if mask is None else {"mask": mask, "other": jnp.zeros((), ref.dtype)}

@@ -1,8 +1,7 @@
 """Products with packed matrices in plain jnp: unpack to float32, multiply, epilogue. The meaning of the kernels.
 
 Knows nothing of tiles, warps or tuning; works for every shape that packs. Invariant: the same functions, the same
-arguments and the same shapes of results as the kernel's (`counters` and `ahead` are
-the kernel's own: they change no value).
+arguments and the same shapes of results as the kernel's (`ahead` is the kernel's own: it changes no value).
 """
 
 from __future__ import annotations
@@ -116,13 +115,12 @@ def project_residual(
     residual: jax.Array,
     gains: jax.Array,
     gain_index: jax.Array,
-    counters: jax.Array,
     *,
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
     ahead: tuple[Ahead, ...] = (),
-) -> tuple[jax.Array, Activation, jax.Array]:
-    """residual + product, the next product's input, and the counters as they came."""
+) -> tuple[jax.Array, Activation]:
+    """residual + product, and the next product's input."""
     residual = residual + _product(x, matrix, layer)
-    return residual, start(residual, gains, gain_index, out_dtype=out_dtype, shift=shift, eps=eps), counters
+    return residual, start(residual, gains, gain_index, out_dtype=out_dtype, shift=shift, eps=eps)

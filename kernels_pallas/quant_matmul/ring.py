@@ -183,16 +183,13 @@ class Ring:
         return text + " mov.u32 $0, 0; cp.async.commit_group; }"
 
     def copy(
-        self, place: jax.Array, refs: Mapping[str, Ref], layer: Any, tiles: list[Any], first: Any, step: Any, limit: Any
+        self, place: jax.Array, refs: Mapping[str, Ref], layer: Any, tiles: list[Any], step: Any, limit: Any
     ) -> None:
-        """Begin to copy the blocks of `step` to the stage at `place`; blocks from `limit` on become zeros.
-
-        Steps and limit count from block `first` of the tiles.
-        """
+        """Begin to copy the blocks of `step` to the stage at `place`; blocks from `limit` on become zeros."""
         planes = [refs[part.plane] for part in parts_of(self.form)]
-        starts = [(plane, (layer, tile, first) + (0,) * (plane.ndim - 3)) for tile in tiles for plane in planes]
+        starts = [(plane, (layer, tile) + (0,) * (plane.ndim - 2)) for tile in tiles for plane in planes]
         if self.inputs is not None:
-            starts.append((refs["x"], (first * (self.inputs.block_bytes // 4),)))
+            starts.append((refs["x"], (0,)))
         values = [place, jnp.asarray(step, jnp.int32), jnp.asarray(limit, jnp.int32)]
         constraints = ",".join(["=r", *["l"] * len(starts), "r", "r", "r"])
         assembly(self.copy_text(), constraints, addresses=starts, values=values)

@@ -1,7 +1,7 @@
 """The kernel: weights packed in fragment order, unpacked in registers and multiplied by `mma` in inline asm (ptx.py).
 
-A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles) and all of K or, with `splits`, a part of it;
-its warps divide that by blocks and are summed in a fixed order at the end. Every lane reads 16 bytes of weights and 16
+A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its warps divide K by blocks and are summed in
+a fixed order at the end. Every lane reads 16 bytes of weights and 16
 bytes of x at a time, from natural rows; rows past M repeat the last one, so M changes no instruction. The norm's factor
 is summed in the shadow of the first loads. Two ways for weights: into registers, or through a ring in shared memory
 (`Config.ring`). The static facts, index tensors and loads are in lanes.py, what becomes of sums in epilogue.py. Knows
@@ -27,28 +27,26 @@ from kernels_pallas import overlap
 from kernels_pallas.ahead import ask, operands_of, shares_of
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS
-from kernels_pallas.quant_matmul.epilogue import Epilogue, Place
+from kernels_pallas.quant_matmul.epilogue import Epilogue, read_tiles
 from kernels_pallas.quant_matmul.lanes import Job, Lanes, Ref, load_weights, load_x, multiply_block
 from kernels_pallas.quant_matmul.ring import MAX_BYTES, Inputs, Ring, open_ring
 from kernels_pallas.quant_matmul.tuning import Config, config_for
 
 
-def _accumulate(
-    job: Job, lanes: Lanes, refs: dict[str, Ref], layer: Any, place: Place, shadow: Callable[[], Any]
-) -> Any:
+def _accumulate(job: Job, lanes: Lanes, refs: dict[str, Ref], layer: Any, item: Any, shadow: Callable[[], Any]) -> Any:
     """([tile][half] sums [warps, 128], what `shadow` gives): `shadow` runs while the first loads are under way."""
     config, steps = job.config, job.steps
-    tiles, first_block = place.tiles(job), place.first_block(job)
+    tiles = read_tiles(job, item)
 
     def load(step: Any) -> Any:
-        return [load_weights(job, lanes, refs, (layer, tile), first_block, step) for tile in tiles]
+        return [load_weights(job, lanes, refs, (layer, tile), step) for tile in tiles]
 
     def hold() -> None:
         if config.pin:
             job.hold()
 
     def compute(step: Any, loaded: Any, accs: Any) -> Any:
-        xs = load_x(job, lanes, refs["x"], first_block + step * config.warps + lanes.warp)
+        xs = load_x(job, lanes, refs["x"], step * config.warps + lanes.warp)
         return tuple(
             tuple(multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
             for t in range(job.tiles)
@@ -95,12 +93,11 @@ def _kernel(*all_refs: Ref, job: Job, names: tuple[str, ...]) -> None:
         stream.walk(ending)
         ask(job.ahead, refs, pid)
         return
-    place = Place.of(job, pid)
     accs, (factors, early) = _accumulate(
-        job, Lanes(job), refs, layer, place, lambda: (ending.factors(), ending.early(place))
+        job, Lanes(job), refs, layer, pid, lambda: (ending.factors(), ending.early(pid))
     )
     ask(job.ahead, refs, pid)
-    ending.end(place, accs, factors, early)
+    ending.end(pid, accs, factors, early)
 
 
 @attrs.frozen(kw_only=True)
@@ -128,33 +125,31 @@ class Stream:
 
     def _copy(self, item: Any, step: Any, stage: Any) -> None:
         job, last = self.job, self.job.items - 1
-        place = Place.of(job, jnp.minimum(item, last))
-        first, tiles = place.first_block(job), place.tiles(job)
         # not `where`: of two literals it lowers to a boolean (jax 0.11.2)
-        limit = (item <= last).astype(jnp.int32) * jnp.minimum(job.blocks - first, job.share)
-        self.ring.copy(self.base + stage * self.ring.stage_bytes, self.refs, self.layer, tiles, first, step, limit)
+        limit = (item <= last).astype(jnp.int32) * job.blocks
+        tiles = read_tiles(job, jnp.minimum(item, last))
+        self.ring.copy(self.base + stage * self.ring.stage_bytes, self.refs, self.layer, tiles, step, limit)
 
     def fill(self) -> None:
         """Begin to copy the first item's first steps. Needs nothing but weights."""
         for stage in range(self.ring.stages):
             self._copy(self.pid, stage, stage)
 
-    def _take(self, lanes: Lanes, anchor: Any, item: Any, step: Any, stage: Any) -> tuple[Any, Any]:
+    def _take(self, lanes: Lanes, anchor: Any, step: Any, stage: Any) -> tuple[Any, Any]:
         """Weights ([tile][chunk][operand]) and x ([half][chunk][piece]) of a step."""
         job, ring = self.job, self.ring
         place = self.base + stage * ring.stage_bytes
         if ring.inputs is not None:
             return ring.take(place, anchor), ring.take_inputs(place, anchor, job.halves)
-        first = Place.of(job, item).first_block(job)
-        xs = load_x(job, lanes, self.refs["x"], first + step * job.config.warps + lanes.warp)
+        xs = load_x(job, lanes, self.refs["x"], step * job.config.warps + lanes.warp)
         return ring.take(place, anchor), xs
 
     def _advance(self, lanes: Lanes, anchor: Any, item: Any, step: Any, stage: Any, accs: Any) -> tuple[Any, Any]:
         """One step of an item: take it, copy what comes a ring later into its place, multiply."""
         job, ring, steps = self.job, self.ring, self.job.steps
-        loaded, xs = self._take(lanes, anchor, item, step, stage)
+        loaded, xs = self._take(lanes, anchor, step, stage)
         beyond = step + ring.stages
-        over = (beyond >= steps).astype(jnp.int32)
+        over = jnp.asarray(beyond >= steps).astype(jnp.int32)
         self._copy(item + over * job.programs, beyond - over * steps, stage)
         accs = tuple(
             tuple(multiply_block(job, loaded[t], xs[half], accs[t][half]) for half in range(job.halves))
@@ -169,8 +164,7 @@ class Stream:
         anchor = plt.load(self.refs["x"].at[4 * lanes.column + lanes.register,])
 
         def one(item: Any, stage: Any) -> Any:
-            place = Place.of(job, item)
-            early = ending.early(place)
+            early = ending.early(item)
             zero = jnp.zeros((config.warps, 128), jnp.float32)
             accs = tuple(tuple(zero for _ in range(job.halves)) for _ in range(job.tiles))
 
@@ -183,7 +177,7 @@ class Stream:
             stage, accs = lax.fori_loop(0, whole, group, (stage, accs))
             for step in range(whole * config.unroll, job.steps):
                 stage, accs = self._advance(lanes, anchor, item, step, stage, accs)
-            ending.end(place, accs, factors, early)
+            ending.end(item, accs, factors, early)
             return stage
 
         first = jnp.int32(0)
@@ -260,8 +254,6 @@ def plan(
     )
     if matrix.codes.shape[3] != 4 or matrix.n % (16 * job.tiles):
         raise ValueError(f"the kernel has no cut for {matrix.format} [{matrix.n}, {matrix.k}]; the reference has")
-    if config.splits > 1 and epilogue != "residual":
-        raise ValueError(f"a {epilogue} product has no counters for {config.splits} splits of K")
     return attrs.evolve(job, ahead=shares_of(ahead, job.programs))
 
 
@@ -306,14 +298,13 @@ def project_residual(
     residual: jax.Array,
     gains: jax.Array,
     gain_index: jax.Array,
-    counters: jax.Array,
     *,
     out_dtype: DTypeLike,
     shift: int,
     eps: float,
     ahead: tuple[Ahead, ...] = (),
     config: Config | None = None,
-) -> tuple[jax.Array, Activation, jax.Array]:
+) -> tuple[jax.Array, Activation]:
     """See `kernels_pallas.quant_matmul.project_residual`."""
     config = config or config_for(matrix.format, matrix.n, matrix.k, "residual")
     job = plan(x, matrix, "residual", shift, config, ahead)
@@ -323,23 +314,5 @@ def project_residual(
         "squares_out": jax.ShapeDtypeStruct((job.rows, job.n // 16), jnp.float32),
     }
     more = {"residual": residual, "gains": gains, "gain_index": gain_index}
-    aliases = {"residual": "residual_out"}
-    if config.splits > 1:
-        add_meeting(job, counters, outputs, more, aliases)
-    new, values, squares, *scratch = run(job, x, matrix, layer, outputs, more, aliases, ahead)
-    following = Activation(values=values, squares=squares, shift=shift, eps=eps)
-    return new, following, scratch[0] if scratch else counters
-
-
-def add_meeting(
-    job: Job,
-    counters: jax.Array,
-    outputs: dict[str, jax.ShapeDtypeStruct],
-    more: dict[str, jax.Array],
-    aliases: dict[str, str],
-) -> None:
-    """Add what the splits of a group need to meet: their counters, and their sums as an output that nobody reads."""
-    more["counters"], aliases["counters"] = counters, "counters_out"
-    outputs["counters_out"] = jax.ShapeDtypeStruct(counters.shape, jnp.int32)
-    partials = (job.groups, job.config.splits, job.tiles, job.halves, 128)
-    outputs["partials"] = jax.ShapeDtypeStruct(partials, jnp.float32)
+    new, values, squares = run(job, x, matrix, layer, outputs, more, {"residual": "residual_out"}, ahead)
+    return new, Activation(values=values, squares=squares, shift=shift, eps=eps)

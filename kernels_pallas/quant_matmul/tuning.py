@@ -24,8 +24,6 @@ class Config:
     """Stages of a ring in shared memory through which blocks stream (ring.py); 0: loads into registers."""
     ring_rows: int = 0
     """Up to so many rows x goes through the ring too: its latency is hidden then, but rows take room in it."""
-    splits: int = 1
-    """Programs that divide K of one group of tiles (residual only); the last that arrives adds their sums."""
     programs: int = 0
     """Programs of the grid with a ring, each walks several tiles; 0: one per tile."""
     release: bool = False
@@ -39,7 +37,7 @@ _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
     """The choice for a matrix [n, k] with this epilogue: measured for the shapes of specs.py, a near rule for others.
 
-    A row's bits depend on `warps` and `splits` alone of all fields, and here on nothing but the arguments.
+    A row's bits depend on `warps` alone of all fields, and here on nothing but the arguments.
     """
     four_bits = format in _FOUR_BITS
     if n > 65536:  # the head: so long that only the stream counts, and what follows is not ours

@@ -8,7 +8,7 @@ import pytest
 
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
 from kernels_pallas.packing import FORMATS, pack, plane_specs
-from kernels_pallas.quant_matmul import activation_dtype, counters_shape, project, reference, triton
+from kernels_pallas.quant_matmul import activation_dtype, project, reference, triton
 from kernels_pallas.quant_matmul.ptx import product
 from kernels_pallas.quant_matmul.tuning import Config
 from kernels_pallas.target import Target, alias_bytes, count_kernels, lower_for_cuda, temp_bytes
@@ -55,12 +55,7 @@ def run(x: Activation, matrix: PackedMatrix, epilogue: str, config: Config) -> l
         outputs["squares_out"] = jax.ShapeDtypeStruct((rows, n // 16), jnp.float32)
         more = {"residual": jnp.ones((rows, n)), "gains": jnp.full((2, n), 2.0), "gain_index": LAYER}
         aliases = {"residual": "residual_out"}
-    if config.splits > 1:
-        triton.add_meeting(job, jnp.zeros(counters_shape(n), jnp.int32), outputs, more, aliases)
-    results = triton.run(job, x, matrix, LAYER, outputs, more, aliases, (), interpret=True)
-    if config.splits > 1:
-        assert not np.any(results[3]), "counters are zero again"
-    return results[:3]
+    return triton.run(job, x, matrix, LAYER, outputs, more, aliases, (), interpret=True)
 
 
 def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Array]:
@@ -71,9 +66,9 @@ def expected(x: Activation, matrix: PackedMatrix, epilogue: str) -> list[jax.Arr
     if epilogue == "gated":
         return [reference.project_gated(x, matrix, LAYER, out_dtype=dtype, shift=4).values]
     rows, n = x.values.shape[0], matrix.n
-    ones, twos, counters = jnp.ones((rows, n)), jnp.full((2, n), 2.0), jnp.zeros(counters_shape(n), jnp.int32)
-    residual, following, _ = reference.project_residual(
-        x, matrix, LAYER, ones, twos, LAYER, counters, out_dtype=dtype, shift=4, eps=EPS
+    ones, twos = jnp.ones((rows, n)), jnp.full((2, n), 2.0)
+    residual, following = reference.project_residual(
+        x, matrix, LAYER, ones, twos, LAYER, out_dtype=dtype, shift=4, eps=EPS
     )
     assert following.squares is not None
     return [following.values, residual, following.squares]
@@ -114,31 +109,6 @@ def test_every_epilogue_gives_the_references_results(
     check(format, epilogue, rows, 3, config)  # three blocks: no whole number for two warps
 
 
-@pytest.mark.parametrize(
-    ("format", "blocks", "config"),
-    [
-        ("fp8_row", 5, Config(warps=2, splits=2)),  # shares of 3 and 2 blocks
-        ("nvfp4", 4, Config(warps=1, splits=4, tiles=2)),
-        ("bf16", 3, Config(warps=1, splits=2, unroll=2)),
-    ],
-)
-def test_programs_that_share_k_give_the_references_results(format: str, blocks: int, config: Config) -> None:
-    check(format, "residual", (1, 9), blocks, config)
-
-
-def test_the_last_program_adds_in_the_order_of_k() -> None:
-    x, matrix = inputs("fp8_row", 16, 4 * 128, 2, squares=False)
-    together = run(x, matrix, "residual", Config(warps=4))[1]
-    apart = run(x, matrix, "residual", Config(warps=1, splits=4))[1]
-    np.testing.assert_allclose(apart, together, rtol=1e-6)
-
-
-def test_only_products_with_counters_are_split() -> None:
-    x, matrix = inputs("fp8_row", 16, 2 * 128, 1, squares=False)
-    with pytest.raises(ValueError, match="no counters"):
-        triton.project(x, matrix, LAYER, out_dtype=jnp.float32, config=Config(splits=2))
-
-
 def test_blocks_loaded_together_give_the_same_bits() -> None:
     x, matrix = inputs("fp8_row", 16, 3 * 128, 1, squares=False)
     ways = [run(x, matrix, "plain", Config(warps=1, unroll=unroll))[0] for unroll in (1, 2)]
@@ -167,17 +137,17 @@ def test_real_shapes_lower_to_one_kernel_each(format: str) -> None:
 
 
 def down_step(config: Config | None, rows: int):  # type: ignore[no-untyped-def]
-    """A jitted residual product of the 27B model that takes its residual and counters over, and its arguments."""
+    """A jitted residual product of the 27B model that takes its residual over, and its arguments."""
     down = stacked("nvfp4", 5120, 17408, 64)
     x = Activation(values=jax.ShapeDtypeStruct((rows, 17408), jnp.float16), shift=4)
     residual, gains = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((rows, 5120), (129, 5120)))
-    layer, counters = (jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((1,), counters_shape(5120)))
+    layer = jax.ShapeDtypeStruct((1,), jnp.int32)
 
-    def step(x, matrix, layer, residual, gains, counters):  # type: ignore[no-untyped-def]
-        rest = (residual, gains, layer, counters)
+    def step(x, matrix, layer, residual, gains):  # type: ignore[no-untyped-def]
+        rest = (residual, gains, layer)
         return triton.project_residual(x, matrix, layer, *rest, out_dtype=jnp.float16, shift=6, eps=EPS, config=config)
 
-    return jax.jit(step, donate_argnums=(3, 5)), (x, down, layer, residual, gains, counters)
+    return jax.jit(step, donate_argnums=3), (x, down, layer, residual, gains)
 
 
 def test_the_residual_kernel_writes_in_place() -> None:
@@ -187,13 +157,15 @@ def test_the_residual_kernel_writes_in_place() -> None:
     assert "output_operand_alias" in lowered.as_text()
 
 
-@pytest.mark.parametrize("config", [Config(splits=2), Config(splits=4, ring=3, ring_rows=1)])
-def test_splits_share_only_their_sums(h200: Target, config: Config) -> None:
-    step, arguments = down_step(config, 1)
+@pytest.mark.parametrize(
+    ("rows", "config"),
+    [(1, None), (16, None), (8, Config(ring=2, ring_rows=8)), (2, Config(warps=8, unroll=3, ring=2, ring_rows=2))],
+)
+def test_the_residual_kernel_assembles_without_copies(h200: Target, rows: int, config: Config | None) -> None:
+    step, arguments = down_step(config, rows)
     compiled = h200.compile(step, *h200.like(arguments))
-    assert alias_bytes(compiled) == 4 * 5120 + 4 * 320  # residual and counters
-    partials = 320 * config.splits * 128 * 4
-    assert partials <= temp_bytes(compiled) < partials + 1024
+    assert alias_bytes(compiled) == 4 * 5120 * rows
+    assert temp_bytes(compiled) < 1024
 
 
 def test_a_shape_without_a_cut_is_refused() -> None:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from kernels_pallas.gdn_step import GdnState, zero_state
 from kernels_pallas.kv_cache import KvPool, page_bytes, zero_pool
-from kernels_pallas.quant_matmul import counters_shape
 from ninfer.engine.model.config import TextConfig
 
 
@@ -24,8 +23,6 @@ class StackedState:
     delta: GdnState
     tables: jax.Array
     """int32 [slots, P]: each slot's page table from position 0"""
-    counters: jax.Array
-    """int32, all 0 between kernels: how many programs of a split product have arrived"""
 
     def with_parts(self, **parts: object) -> "StackedState":
         """With some of its parts replaced."""
@@ -51,7 +48,6 @@ def zero_stacked_state(config: TextConfig, *, kv_format: str, pages: int, slots:
             channels=config.conv_channels,
         ),
         tables=jnp.zeros((slots, table_pages), jnp.int32),
-        counters=jnp.zeros(counters_shape(config.hidden_size), jnp.int32),
     )
 
 

@@ -40,7 +40,7 @@ class RowKernels:
 
     project: Callable[..., jax.Array]
     project_gated: Callable[..., Activation]
-    project_residual: Callable[..., tuple[jax.Array, Activation, jax.Array]]
+    project_residual: Callable[..., tuple[jax.Array, Activation]]
     gdn_step: Callable[..., tuple[Activation, GdnState]]
     attend_rows: Callable[..., tuple[Partials, KvPool]]
     combine: Callable[..., Activation]
@@ -168,13 +168,12 @@ def _layer(
     projected = kernels.project(stream.inner, _first_matrix(weights, kind), numbers.own, ahead=ask(reading.mixer_in))
     mixed, state = mix(config, kernels, fixed, stream, projected, numbers.own)
     add = partial(kernels.project_residual, gains=weights.gains, shift=RESIDUAL_SHIFT, eps=config.rms_norm_eps)
-    residual, inner, counters = add(
+    residual, inner = add(
         mixed,
         out,
         numbers.own,
         stream.residual,
         gain_index=numbers.middle_gain,
-        counters=state.counters,
         out_dtype=activation_dtype(weights.gate_up.format),
         ahead=ask(reading.mixer_out),
     )
@@ -186,17 +185,16 @@ def _layer(
         shift=PRODUCT_SHIFT,
         ahead=ask(reading.gate_up),
     )
-    residual, inner, counters = add(
+    residual, inner = add(
         gated,
         weights.down,
         numbers.layer,
         residual,
         gain_index=numbers.last_gain,
-        counters=counters,
         out_dtype=activation_dtype(following.format),
         ahead=ask(reading.down),
     )
-    return _Stream(residual, inner, state.with_parts(counters=counters))
+    return _Stream(residual, inner, state)
 
 
 def _out_matrix(weights: StackedWeights, kind: LayerKind) -> PackedMatrix:
