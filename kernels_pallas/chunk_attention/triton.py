@@ -20,6 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas.blocks import whole
 from kernels_pallas.chunk_attention.triton_segments import HIDDEN, State, finish, merge, start, sum_segments
 from kernels_pallas.chunk_attention.tuning import STREAMING_MULTIPROCESSORS, TUNING, ChunkTuning
 from kernels_pallas.kv_cache.codes import operand_dtype, power_of_two, widen
@@ -77,8 +78,8 @@ def attend_chunk(
     out, *rest = pl.pallas_call(
         functools.partial(_kernel, job=job),
         grid=(queries, tokens // rows, parts),
-        in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in inputs],
-        out_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in outputs],
+        in_specs=[whole(array) for array in inputs],
+        out_specs=[whole(array) for array in outputs],
         out_shape=outputs,
         compiler_params=plt.CompilerParams(num_warps=cut.warps * rows // cut.rows, num_stages=cut.stages),
         interpret=interpret,
@@ -97,10 +98,6 @@ def choose_form(tiles: int, segments: int, shape: tuple[int, ...], split_workspa
         return "one"
     partials = segments * tokens * queries * (width + 2) * 4
     return "split" if tiles * queries < STREAMING_MULTIPROCESSORS and partials <= split_workspace_bytes else "walk"
-
-
-def _origin(rank: int) -> Any:
-    return lambda *_: (0,) * rank
 
 
 def _kernel(query: Any, layer: Any, pages: Any, span: Any, *refs: Any, job: _Job) -> None:

@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
+from kernels_pallas.blocks import whole
 from kernels_pallas.kv_cache.codes import power_of_two
 
 HIDDEN = -1e30
@@ -60,18 +61,14 @@ def sum_segments(
     merged: jax.Array = pl.pallas_call(
         functools.partial(_kernel, queries=queries, segment_tokens=segment_tokens, exact=interpret),
         grid=(tokens * queries // _ROWS,),
-        in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in flat],
-        out_specs=pl.BlockSpec(out.shape, _origin(2)),
+        in_specs=[whole(array) for array in flat],
+        out_specs=whole(out),
         out_shape=out,
         compiler_params=plt.CompilerParams(num_warps=_WARPS, num_stages=1),
         interpret=interpret,
         name="sum_segments",
     )(*flat)
     return merged.reshape(tokens, queries, width)
-
-
-def _origin(rank: int) -> Any:
-    return lambda *_: (0,) * rank
 
 
 def _kernel(span: Any, sums: Any, logs: Any, out: Any, *, queries: int, segment_tokens: int, exact: bool) -> None:

@@ -13,7 +13,6 @@ Invariant: all tiles have fixed sizes on the absolute grid of 64 tokens: a row's
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -22,6 +21,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas.blocks import whole
 from kernels_pallas.gdn_chunk.reference import CHUNK_TOKENS
 from kernels_pallas.gdn_chunk.tuning import DEFAULT, GdnChunkOptions
 from kernels_pallas.gdn_step.reference import silu, softplus, to_dtype
@@ -110,8 +110,8 @@ def _convolve(
     convolved: jax.Array = pl.pallas_call(
         functools.partial(_convolve_kernel, first=first, unit=unit, rows=options.convolve_rows),
         grid=(projected.shape[0] // options.convolve_rows, heads),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=_whole(output),
+        in_specs=[whole(operand) for operand in operands],
+        out_specs=whole(output),
         out_shape=output,
         compiler_params=plt.CompilerParams(num_warps=options.convolve_warps, num_stages=1),
         interpret=interpret,
@@ -187,8 +187,8 @@ def _prepare(
     prepared = pl.pallas_call(
         functools.partial(_prepare_kernel, sizes=sizes),
         grid=(n, sizes.value_heads),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=[_whole(output) for output in outputs],
+        in_specs=[whole(operand) for operand in operands],
+        out_specs=[whole(output) for output in outputs],
         out_shape=outputs,
         compiler_params=plt.CompilerParams(num_warps=options.prepare_warps, num_stages=1),
         interpret=interpret,
@@ -300,8 +300,8 @@ def _scan(
     out, recurrent, conv = pl.pallas_call(
         functools.partial(_scan_kernel, sizes=sizes, columns=columns),
         grid=(sizes.value_dim // columns, sizes.value_heads),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=[_whole(output) for output in outputs],
+        in_specs=[whole(operand) for operand in operands],
+        out_specs=[whole(output) for output in outputs],
         out_shape=list(outputs),
         input_output_aliases={len(operands) - 2: 1, len(operands) - 1: 2},
         compiler_params=plt.CompilerParams(num_warps=options.scan_warps, num_stages=options.scan_stages),
@@ -395,8 +395,8 @@ def _finish(
     result: jax.Array = pl.pallas_call(
         functools.partial(_finish_kernel, width=sizes.value_dim, channels=sizes.channels, eps=eps),
         grid=(out.shape[0] // CHUNK_TOKENS, sizes.value_heads),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=_whole(out),
+        in_specs=[whole(operand) for operand in operands],
+        out_specs=whole(out),
         out_shape=jax.ShapeDtypeStruct(out.shape, out_dtype),
         compiler_params=plt.CompilerParams(num_warps=options.finish_warps, num_stages=1),
         interpret=interpret,
@@ -429,12 +429,3 @@ def _finish_kernel(
     mean_square = jnp.sum(out * out, axis=1) * (1.0 / width)
     gated = out * lax.rsqrt(mean_square + eps)[:, None] * gain_ref[layer_ref[0], :][None, :] * silu(gate)
     result_ref[here] = to_dtype(gated, result_ref.dtype)
-
-
-def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
-    """All of an array: a program finds its own part, so no index map copies anything."""
-    return pl.BlockSpec(operand.shape, _origin(len(operand.shape)))
-
-
-def _origin(dims: int) -> Callable[..., tuple[int, ...]]:
-    return lambda *_: (0,) * dims

@@ -8,8 +8,8 @@ through shuffles and one place in shared memory per warp; lengths of query and k
 nothing waits for them.
 
 Text only; triton.py passes addresses. Everything is straight-line and predicated: no thread takes a branch. Meaning and
-symbols: reference.py. Invariant: nothing depends on the
-number of rows; roundings are written out, so ptxas fuses nothing.
+symbols: reference.py. Invariant: nothing depends on the number of rows; roundings are written out, so ptxas fuses
+nothing.
 """
 
 from __future__ import annotations

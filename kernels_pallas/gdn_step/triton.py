@@ -18,6 +18,7 @@ from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
 from kernels_pallas.arrays import Activation
+from kernels_pallas.blocks import whole
 from kernels_pallas.gdn_step import ptx
 from kernels_pallas.gdn_step.state import GdnSizes, GdnState, GdnWeights, sizes_of
 
@@ -72,8 +73,8 @@ def gdn_step_triton(
     out, recurrent, conv = pl.pallas_call(
         kernel,
         grid=(sizes.value_heads, rows),
-        in_specs=[_whole(operand) for operand in operands.values()],
-        out_specs=[_whole(output) for output in outputs.values()],
+        in_specs=[whole(operand) for operand in operands.values()],
+        out_specs=[whole(output) for output in outputs.values()],
         out_shape=list(outputs.values()),
         input_output_aliases={len(operands) - 2: 1, len(operands) - 1: 2},
         compiler_params=plt.CompilerParams(num_warps=ptx.THREADS // 32, num_stages=1),
@@ -150,8 +151,3 @@ def _kernel(shape: ptx.Shape, sizes: GdnSizes, refs: Mapping[str, Ref]) -> None:
         addresses=[(refs[where[name][0]], where[name][1]) for name in ptx.addresses(shape)],
         values=[given[name] for name in ptx.VALUES],
     )
-
-
-def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
-    """All of an array: a program finds its own part, so no index map copies anything."""
-    return pl.BlockSpec(operand.shape, lambda *_: (0,) * len(operand.shape))

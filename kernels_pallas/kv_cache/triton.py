@@ -11,6 +11,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas.blocks import whole
 from kernels_pallas.kv_cache.codes import encode_rows
 from kernels_pallas.kv_cache.formats import StorageFormat
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
@@ -40,8 +41,8 @@ def append_chunk(
     written = pl.pallas_call(
         functools.partial(_kernel, fmt=pool.storage, exact=interpret),
         grid=(touched, heads),
-        in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in (*inputs, *arrays)],
-        out_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in arrays],
+        in_specs=[whole(array) for array in (*inputs, *arrays)],
+        out_specs=[whole(array) for array in arrays],
         out_shape=[jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays],
         input_output_aliases={len(inputs) + i: i for i in range(len(arrays))},
         compiler_params=plt.CompilerParams(num_warps=_WARPS, num_stages=1),
@@ -50,10 +51,6 @@ def append_chunk(
     )(*inputs, *arrays)
     written_pool: KvPool = jax.tree.unflatten(jax.tree.structure(pool), written)
     return written_pool
-
-
-def _origin(rank: int) -> Any:
-    return lambda *_: (0,) * rank
 
 
 def _kernel(

@@ -21,6 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels_pallas import overlap
+from kernels_pallas.blocks import whole
 from kernels_pallas.kv_cache.codes import operand_dtype, power_of_two, widen
 from kernels_pallas.kv_cache.pool import PAGE_TOKENS, KvPool
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, pages_before, pages_per_split
@@ -80,8 +81,8 @@ def attend_rows(
     mixed, weights, *written = pl.pallas_call(
         functools.partial(_kernel, job=job),
         grid=(lanes, pool.heads, parts),
-        in_specs=[_whole(array) for array in (*inputs, *arrays)],
-        out_specs=[_whole(array) for array in outputs],
+        in_specs=[whole(array) for array in (*inputs, *arrays)],
+        out_specs=[whole(array) for array in outputs],
         out_shape=outputs,
         input_output_aliases={len(inputs) + i: 2 + i for i in range(len(arrays))},
         compiler_params=plt.CompilerParams(num_warps=max(cut.warps, min(tile // 8, 8)), num_stages=cut.stages),
@@ -90,10 +91,6 @@ def attend_rows(
     )(*inputs, *arrays)
     pool = jax.tree.unflatten(jax.tree.structure(pool), written)
     return Partials(mixed=mixed, weights=weights, positions=positions, lane_rows=rows // lanes), pool
-
-
-def _whole(array: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
-    return pl.BlockSpec(array.shape, lambda *_: (0,) * len(array.shape))
 
 
 def _kernel(

@@ -15,6 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 from jax.typing import DTypeLike
 
+from kernels_pallas.blocks import whole
 from kernels_pallas.paged_attention.partials import HIDDEN, Partials, used_parts
 from kernels_pallas.paged_attention.tuning import DecodeTuning
 
@@ -36,18 +37,14 @@ def combine(
     values: jax.Array = pl.pallas_call(
         functools.partial(_kernel, parts=parts, lane_rows=partials.lane_rows, columns=columns),
         grid=(rows, queries, width // columns),
-        in_specs=[pl.BlockSpec(array.shape, _origin(array.ndim)) for array in inputs],
-        out_specs=pl.BlockSpec(out.shape, _origin(3)),
+        in_specs=[whole(array) for array in inputs],
+        out_specs=whole(out),
         out_shape=out,
         compiler_params=plt.CompilerParams(num_warps=cut.combine_warps, num_stages=1),
         interpret=interpret,
         name="combine_splits",
     )(*inputs)
     return values.reshape(rows, queries * width)
-
-
-def _origin(rank: int) -> Any:
-    return lambda *_: (0,) * rank
 
 
 def _kernel(

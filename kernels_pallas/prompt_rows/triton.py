@@ -16,6 +16,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
+from kernels_pallas.blocks import whole
+
 Ref: TypeAlias = Any
 """An array in device memory as a kernel sees it: jax has no public type for it."""
 
@@ -44,8 +46,8 @@ def normalise(
     normed: jax.Array = pl.pallas_call(
         functools.partial(_normalise_kernel, block=min(NORM_BLOCK, width & -width), eps=eps),
         grid=(tokens,),
-        in_specs=[_whole(residual), _whole(gains), _whole(index)],
-        out_specs=_whole(residual),
+        in_specs=[whole(residual), whole(gains), whole(index)],
+        out_specs=whole(residual),
         out_shape=jax.ShapeDtypeStruct(residual.shape, out_dtype),
         compiler_params=plt.CompilerParams(num_warps=NORM_WARPS, num_stages=1),
         interpret=interpret,
@@ -76,8 +78,8 @@ def gates(x: jax.Array, weights: jax.Array, layer: jax.Array, *, interpret: bool
     partial_sums: jax.Array = pl.pallas_call(
         _gates_kernel,
         grid=(tokens // GATE_ROWS, columns // GATE_COLUMNS, parts),
-        in_specs=[_whole(x), _whole(weights), _whole(layer)],
-        out_specs=_whole(sums),
+        in_specs=[whole(x), whole(weights), whole(layer)],
+        out_specs=whole(sums),
         out_shape=sums,
         compiler_params=plt.CompilerParams(num_warps=GATE_WARPS, num_stages=4),
         interpret=interpret,
@@ -131,8 +133,8 @@ def heads(
     query, key, value = pl.pallas_call(
         functools.partial(_heads_kernel, queries=queries, groups=groups, eps=eps),
         grid=(tokens // HEAD_ROWS, queries + groups),
-        in_specs=[_whole(operand) for operand in operands],
-        out_specs=[_whole(output) for output in outputs],
+        in_specs=[whole(operand) for operand in operands],
+        out_specs=[whole(output) for output in outputs],
         out_shape=outputs,
         compiler_params=plt.CompilerParams(num_warps=HEAD_WARPS, num_stages=1),
         interpret=interpret,
@@ -193,9 +195,3 @@ def _normed_and_rotated(
     normed[:2] = [normed[0] * cos - normed[1] * sin, normed[1] * cos + normed[0] * sin]
     for place, part in zip(places, normed, strict=True):
         out[rows, head, place] = part.astype(out.dtype)
-
-
-def _whole(operand: jax.Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
-    """All of an array: a program finds its own part."""
-    rank = len(operand.shape)
-    return pl.BlockSpec(operand.shape, lambda *_: (0,) * rank)

@@ -1,12 +1,11 @@
 """The kernel: weights packed in fragment order, unpacked in registers and multiplied by `mma` in inline asm (ptx.py).
 
 A program owns `tiles` tiles of 16 rows (or pairs of gate and up tiles); its warps divide K by blocks and are summed in
-a fixed order at the end. Every lane reads 16 bytes of weights and 16
-bytes of x at a time, from natural rows; rows past M repeat the last one, so M changes no instruction. The norm's factor
-is summed in the shadow of the first loads. Two ways for weights: into registers, or through a ring in shared memory
-(`Config.ring`). The static facts, index tensors and loads are in lanes.py, what becomes of sums in epilogue.py. Knows
-nothing of formats beyond their planes. Invariant: what a row gives depends on that row, the matrix and the `Config`
-only.
+a fixed order at the end. Every lane reads 16 bytes of weights and 16 bytes of x at a time, from natural rows; rows past
+M repeat the last one, so M changes no instruction. The norm's factor is summed in the shadow of the first loads. Two
+ways for weights: into registers, or through a ring in shared memory (`Config.ring`). The static facts, index tensors
+and loads are in lanes.py, what becomes of sums in epilogue.py. Knows nothing of formats beyond their planes. Invariant:
+what a row gives depends on that row, the matrix and the `Config` only.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from jax.typing import DTypeLike
 from kernels_pallas import overlap
 from kernels_pallas.ahead import ask, operands_of, shares_of
 from kernels_pallas.arrays import Activation, Ahead, PackedMatrix
+from kernels_pallas.blocks import whole
 from kernels_pallas.packing import FORMATS
 from kernels_pallas.quant_matmul.epilogue import Epilogue, read_tiles
 from kernels_pallas.quant_matmul.lanes import Job, Lanes, Ref, load_weights, load_x, multiply_block
@@ -188,10 +188,6 @@ class Stream:
             lax.fori_loop(0, mine, lambda i, stage: one(self.pid + i * job.programs, stage), first)
 
 
-def _whole(shape: tuple[int, ...]) -> pl.BlockSpec:
-    return pl.BlockSpec(shape, lambda *_: (0,) * len(shape))
-
-
 def run(
     job: Job,
     x: Activation,
@@ -221,8 +217,8 @@ def run(
         pl.pallas_call(
             functools.partial(_kernel, job=job, names=names),
             grid=(job.programs,),
-            in_specs=[_whole(operand.shape) for operand in operands.values()],
-            out_specs=[_whole(out.shape) for out in outputs.values()],
+            in_specs=[whole(operand) for operand in operands.values()],
+            out_specs=[whole(out) for out in outputs.values()],
             out_shape=list(outputs.values()),
             input_output_aliases={order.index(a): out_order.index(b) for a, b in aliases.items()},
             compiler_params=plt.CompilerParams(num_warps=job.config.warps, num_stages=1),

@@ -30,7 +30,6 @@ class Config:
     """Let the next kernel launch early."""
 
 
-_BASE = Config()
 _FOUR_BITS = ("q4_g64", "q5_g64", "q6_g64", "nvfp4")
 
 
@@ -44,19 +43,19 @@ def config_for(format: str, n: int, k: int, epilogue: str = "plain") -> Config:
         return Config(ring=3)
     if epilogue == "residual":  # 5120 outputs are 320 tiles for 132 multiprocessors: more warps a tile
         if format == "bf16":
-            return attrs.evolve(_BASE, warps=8, ring=2, ring_rows=16)
+            return Config(warps=8, ring=2, ring_rows=16)
         if four_bits and k >= 8192:
-            return attrs.evolve(_BASE, ring=3, ring_rows=4)
+            return Config(ring=3, ring_rows=4)
         # gate and up follow: more programs than the device holds, so being placed early crowds them nowhere
         if format == "nvfp4":
-            return attrs.evolve(_BASE, ring=2, ring_rows=8, release=True)
-        return attrs.evolve(_BASE, warps=8, ring=0 if four_bits else 2, release=four_bits)
+            return Config(ring=2, ring_rows=8, release=True)
+        return Config(warps=8, ring=0 if four_bits else 2, release=four_bits)
     if epilogue == "gated":
         if format == "bf16":
-            return attrs.evolve(_BASE, ring=2)
-        return attrs.evolve(_BASE, ring=1 if format in ("nvfp4", "fp8_row") else 2, ring_rows=8)
+            return Config(ring=2)
+        return Config(ring=1 if format in ("nvfp4", "fp8_row") else 2, ring_rows=8)
     if not four_bits:
-        return attrs.evolve(_BASE, ring=2)
+        return Config(ring=2)
     if format == "q6_g64":
-        return attrs.evolve(_BASE, ring=1, tiles=2)
-    return attrs.evolve(_BASE, warps=2, ring=2, tiles=2, ring_rows=8)  # all 512 programs are resident at once
+        return Config(ring=1, tiles=2)
+    return Config(warps=2, ring=2, tiles=2, ring_rows=8)  # all 512 programs are resident at once
