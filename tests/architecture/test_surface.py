@@ -29,7 +29,7 @@ def test_the_conversation_exports_all_that_it_defines() -> None:
     defined = set()
     for source in sources("src/ninfer/conversation"):
         for node in source.tree.body:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 defined.add(node.name)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 defined.add(node.target.id)

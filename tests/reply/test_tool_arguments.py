@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer.reply.tool_arguments import MAX_DEPTH, JSONValue, type_arguments, type_hints
+from ninfer.conversation import JSONValue
+from ninfer.reply.tool_arguments import MAX_DEPTH, type_arguments, type_hints
 
 S, N, INT, B, Z, OBJ, ARR = "string", "number", "integer", "boolean", "null", "object", "array"
 

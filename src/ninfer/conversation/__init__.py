@@ -1,7 +1,7 @@
 """The conversation IR: what every protocol is translated to and from.
 
-Only frozen attrs classes and errors, no I/O, no wire names, no tokens, no arrays. It imports nothing of ours and
-is imported by every room but the engine.
+Only frozen attrs classes, errors and the values of JSON: no I/O, no wire names, no tokens, no arrays. It imports nothing
+of ours and is imported by every room but the engine.
 """
 
 from ninfer.conversation.errors import (
@@ -30,12 +30,14 @@ from ninfer.conversation.events import (
     Timings,
     Usage,
 )
+from ninfer.conversation.json_values import MAX_DEPTH, JSONValue, is_deeper
 from ninfer.conversation.request import EFFORTS, NO_EFFORT, GenerationRequest, ModelCard, SamplingFields, ThinkingFields
 from ninfer.conversation.tools import Tool, ToolCall
 from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, Turn
 
 __all__ = [
     "EFFORTS",
+    "MAX_DEPTH",
     "NO_EFFORT",
     "CachePoint",
     "CallMade",
@@ -49,6 +51,7 @@ __all__ = [
     "GenerationRequest",
     "InternalError",
     "InvalidRequest",
+    "JSONValue",
     "ModelCard",
     "NotFound",
     "Overloaded",
@@ -71,4 +74,5 @@ __all__ = [
     "Unauthenticated",
     "Unsupported",
     "Usage",
+    "is_deeper",
 ]

@@ -8,10 +8,8 @@ import json
 import math
 from typing import NoReturn
 
-from ninfer.conversation import InvalidRequest
+from ninfer.conversation import MAX_DEPTH, InvalidRequest, is_deeper
 from ninfer.protocols.values import shown
-
-MAX_DEPTH = 200
 
 
 def read_arguments(text: str, path: str) -> dict[str, object]:
@@ -24,7 +22,7 @@ def read_arguments(text: str, path: str) -> dict[str, object]:
         value = json.loads(text, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError):
         raise _refused(text, path) from None
-    if not isinstance(value, dict) or _too_deep(value) or not _encodable(text):
+    if not isinstance(value, dict) or is_deeper(value, MAX_DEPTH) or not _encodable(text):
         raise _refused(text, path)
     return value
 
@@ -52,18 +50,4 @@ def _encodable(text: str) -> bool:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
-    return True
-
-
-def _too_deep(value: object) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
     return True

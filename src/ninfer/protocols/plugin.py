@@ -16,14 +16,13 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
+from ninfer.conversation import JSONValue as JSONValue
 from ninfer.conversation import RequestError
 from ninfer.service.host import ProtocolHost as ProtocolHost
 
 ENTRY_POINT_GROUP = "ninfer.protocols"
 
 Decoded = TypeVar("Decoded")
-
-JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
 
 
 @attrs.frozen(kw_only=True)

@@ -9,11 +9,11 @@ defaults, no required members, no recursion into the schema.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, NoReturn
 
 import attrs
 
-JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
+from ninfer.conversation import JSONValue, is_deeper
 
 MAX_DEPTH = 100
 """Deeper values stay text. Bodies may be 200 deep, and a call is to come back in one, inside its history."""
@@ -111,21 +111,7 @@ def _json(text: str) -> "JSONValue | _Absent":
     except (ValueError, RecursionError):
         # Also 1e999, half a surrogate pair, and a number of more digits than Python reads.
         return _ABSENT
-    return _ABSENT if _too_deep(value) else value
-
-
-def _too_deep(value: JSONValue) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True
+    return _ABSENT if is_deeper(value, MAX_DEPTH) else value
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from ninfer.conversation import JSONValue
 from ninfer.reply.fences import FenceTracker
-from ninfer.reply.tool_arguments import JSONValue, type_arguments
+from ninfer.reply.tool_arguments import type_arguments
 from ninfer.reply.tool_markup import HEADS, WRAPPERS, Fallback, Region
 
 MAX_REJECTED_CHARS = 1 << 18

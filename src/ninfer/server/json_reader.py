@@ -11,12 +11,9 @@ import math
 import re
 from typing import NoReturn, cast
 
-from ninfer.conversation import InvalidRequest
-from ninfer.protocols.plugin import JSONValue
+from ninfer.conversation import MAX_DEPTH, InvalidRequest, JSONValue
 from ninfer.protocols.values import shown
 
-MAX_DEPTH = 200
-"""Deeper bodies are refused; tool schemas of real clients stay below 30."""
 MAX_VALUES = 1 << 19
 """Bodies of more values are refused: `[[],[],...` takes thirty times its bytes as objects, and a conversation that
 fills the longest context has a third of so many."""
