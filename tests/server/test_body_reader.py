@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from functools import partial
 
 import attrs
 import pytest
@@ -82,12 +81,17 @@ async def test_large_bodies_keep_nobody_else_waiting() -> None:
 
 
 async def test_a_client_that_leaves_does_not_wait_for_its_body() -> None:
-    gate = Gate()
+    gate, answers = Gate(), []
     app = app_of(gate.decode)
+
+    async def ask() -> None:
+        answers.append(await post(app, LARGE))
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(post, app, LARGE))
+        nursery.start_soon(ask)
         with trio.fail_after(60):
             while not gate.inside:  # noqa: ASYNC110 - threads have nothing to wake us with
                 await trio.sleep(0.001)
         nursery.cancel_scope.cancel()
+    assert (gate.inside, answers) == (1, [])  # the thread is still at it
     gate.opened.set()
