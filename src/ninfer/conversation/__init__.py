@@ -1,7 +1,7 @@
 """The conversation IR: what every protocol is translated to and from.
 
-Only frozen attrs classes, errors and the values of JSON: no I/O, no wire names, no tokens, no arrays. It imports nothing
-of ours and is imported by every room but the engine.
+Only frozen attrs classes, errors and the values of JSON: no I/O, no wire names, no tokens, no arrays. It imports
+nothing of ours and is imported by every room but the engine.
 """
 
 from ninfer.conversation.errors import (
