@@ -21,7 +21,6 @@ from hypercorn.typing import AppWrapper, ASGIFramework, ConnectionState
 from hypercorn.utils import parse_socket_addr, wrap_app
 
 from ninfer.server.http1 import Http1
-from ninfer.server.sockets import BACKLOG
 
 log = logging.getLogger(__name__)
 
@@ -155,11 +154,7 @@ async def serve(
     connections: OpenConnections | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer on `listeners` (of `open_listener`) until `stop`, then give running answers `grace_s` to leave.
-
-    Raises:
-        OSError: another process has taken an address meanwhile.
-    """
+    """Answer on `listeners` (of `open_listener`) until `stop`, then give running answers `grace_s` to leave."""
     open_connections = OpenConnections() if connections is None else connections
     config = _config()
     context = WorkerContext(None)
@@ -170,8 +165,6 @@ async def serve(
 
     async with trio.open_nursery() as answering:
         async with trio.open_nursery() as accepting:
-            for listener in listeners:
-                listener.listen(BACKLOG)
             sockets = [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners]
             accepting.start_soon(partial(trio.serve_listeners, serve_connection, sockets, handler_nursery=answering))
             task_status.started()

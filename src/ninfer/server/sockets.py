@@ -15,12 +15,13 @@ BACKLOG = 1024
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A bound, non-blocking TCP socket; port 0 lets the system choose.
+    """A non-blocking TCP socket that listens; port 0 lets the system choose.
 
-    It does not listen yet: until `serve` does, who connects is refused and not kept waiting.
+    It listens from here on, since the address belongs to nobody before: any number of sockets can be bound to it.
+    Connections that come before `serve` wait in the backlog.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -37,6 +38,7 @@ def open_listener(host: str, port: int) -> socket.socket:
             if hasattr(socket, name):
                 listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         listener.bind((host, port))
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()
