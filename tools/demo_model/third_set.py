@@ -3,10 +3,10 @@
 It was committed before the training that it judges, and whoever writes the generators does not read it. Messages and
 tools have OpenAI's shapes. The written rule:
 
-- A reply to a sentence is sensible if it says something, in at most 80 words, without markup of calls, does not
-  say that it has no tool or that it has read a text that was never given, and contains what the case names (`says`, a pattern without case): for
-  news, a word that fits its mood or a question about it; for what a small model cannot do, that it cannot; for a
-  question, its answer.
+- A reply to a sentence is sensible if it says something in at most 80 words, holds no markup of calls, does not say
+  that it has no tool or that it has read a text that was never given, and contains what the case names (`says`, a
+  pattern without case): for news, a word that fits its mood or a question about it; for what a small model cannot do,
+  that it cannot; for a question, its answer.
 - A request has the right call if the reply makes exactly one call, of the named tool, with exactly the named
   arguments; texts are compared without case, a leading article and closing marks; a number may come as 3 or 3.0. Where
   no tool is named, no tool fits: any text is right and a call is wrong.

@@ -1,4 +1,4 @@
-"""The third set: as many cases as it says, each judged right by an answer that is right, and wrong by one that is not."""
+"""The third set: its counts, and its judges on answers that are right and wrong."""
 
 import pytest
 
