@@ -94,15 +94,33 @@ class _Encoded:
     layout: Layout
 
     def stored(self, start: int, stop: int) -> StoredRows:
-        """See `Rows`."""
+        """See `Rows`. Every number given must be finite, and every number that the format makes of it."""
         given = self.values[start:stop] if self.values.ndim else self.values
-        with np.errstate(all="ignore"):  # what is not finite is found by its squares
+        if not _finite(given):
+            raise ValueError("holds a number that is not finite")
+        with np.errstate(all="ignore"):  # what overflows is found by its squares
             planes = self.form.encode(given)
-            if planes[0].dtype == given.dtype:
+            if self.form is FP32 or planes[0].dtype == given.dtype:  # exact
                 return StoredRows(planes=self.layout.pack(self.form, planes))
-            exact = given.astype(np.float32)
-            squared = float(np.sum(np.square(exact), dtype=np.float64))
-            squared_error = float(np.sum(np.square(self.form.decode(planes) - exact), dtype=np.float64))
-        if self.form is not FP32 and not math.isfinite(squared + squared_error):
-            raise ValueError(f"holds numbers that {self.form.name} cannot stand for: too large, or not finite")
+            stored = self.form.decode(planes)
+            squares = _squares(stored, given.astype(np.float32))
+            if not math.isfinite(sum(squares)):  # float32 has no squares of large numbers
+                squares = _squares(stored.astype(np.float64), given.astype(np.float64))
+        if not math.isfinite(sum(squares)):
+            raise ValueError(
+                f"holds numbers too large for {self.form.name}, which would make a number that is not finite"
+            )
+        squared_error, squared = squares
         return StoredRows(planes=self.layout.pack(self.form, planes), squared_error=squared_error, squared=squared)
+
+
+def _finite(values: Array) -> bool:
+    """Whether no value has all its exponent bits set. NumPy's own test of 16-bit floats takes 15 times as long."""
+    bits = values.view(f"u{values.itemsize}")
+    exponent = np.array(np.inf, values.dtype).view(bits.dtype)
+    return not values.size or bool(np.max(bits & exponent) != exponent)
+
+
+def _squares(stored: Array, given: Array) -> tuple[float, float]:
+    """Sums of (stored - given)**2 and of given**2, each square in the type of the arrays."""
+    return float(np.sum(np.square(stored - given), dtype=np.float64)), float(np.sum(np.square(given), dtype=np.float64))

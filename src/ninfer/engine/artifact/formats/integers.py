@@ -15,7 +15,6 @@ from ninfer.engine.artifact.formats.base import Array, Plane, Shape, groups
 
 LEAST_SCALE = np.float16(2.0**-24)
 """What a group gets that is not zero but whose scale rounds to zero: the least positive float16."""
-MOST_SCALE = np.finfo(np.float16).max
 
 
 @attrs.frozen
@@ -34,10 +33,13 @@ class GroupScaled:
         return Plane("codes", np.dtype("i1"), shape), Plane("scales", np.dtype("<f2"), (shape[0], count))
 
     def encode(self, values: Array) -> tuple[Array, ...]:
-        """Scale and code of every group; a group of zeros has scale 0 and zero codes."""
+        """Scale and code of every group; a group of zeros has scale 0 and zero codes.
+
+        A magnitude for which float16 has no scale gets an infinite one, and decodes to no number: its owner refuses it.
+        """
         grouped = values.astype(np.float32, copy=False).reshape(len(values), -1, self.group)
         largest = np.max(np.abs(grouped), axis=2, initial=0.0)
-        scales = np.minimum(largest / np.float32(self.most), MOST_SCALE).astype("<f2")
+        scales = (largest / np.float32(self.most)).astype("<f2")
         scales[(scales == 0) & (largest > 0)] = LEAST_SCALE
         reciprocals = np.divide(
             np.float32(1), scales.astype(np.float32), out=np.zeros(scales.shape, np.float32), where=scales > 0
