@@ -10,6 +10,7 @@ from typing import Protocol
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from ninfer.engine.artifact.formats import FP32, Array, Format, Shape
 from ninfer.engine.artifact.layouts import Layout, size_bytes
@@ -121,6 +122,6 @@ def _finite(values: Array) -> bool:
     return not values.size or bool(np.max(bits & exponent) != exponent)
 
 
-def _squares(stored: Array, given: Array) -> tuple[float, float]:
+def _squares(stored: NDArray[np.floating], given: NDArray[np.floating]) -> tuple[float, float]:
     """Sums of (stored - given)**2 and of given**2, each square in the type of the arrays."""
     return float(np.sum(np.square(stored - given), dtype=np.float64)), float(np.sum(np.square(given), dtype=np.float64))
