@@ -135,10 +135,24 @@ def test_a_weight_that_is_no_number_is_named(
     status, out, err = run(capsys, "convert", str(folder), str(tmp_path / "m.ninfer"), "--recipe", "q4")
     assert (status, out) == (2, "")
     (line,) = err.splitlines()
-    assert (
-        "tensor mtp.fc.weight: holds numbers that q4_g64 cannot stand for: too large, or not finite; the same" in line
-    )
+    assert "tensor mtp.fc.weight: holds a number that is not finite; the same command goes on" in line
     assert line.endswith(f"bytes in {tmp_path}/.m.ninfer.partial")
+
+
+@pytest.mark.contract("D18")
+def test_convert_takes_the_id_of_a_downloaded_model(
+    golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    repository = tmp_path / "hub" / "models--owner--small"
+    shutil.copytree(golden_folder, repository / "snapshots" / "abc123")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123")
+    assert run(capsys, "convert", "owner/small", str(tmp_path / "m.ninfer"))[0] == 0
+    assert json.loads(run(capsys, "inspect", "--json", str(tmp_path / "m.ninfer"))[1])["name"] == "small"
+    status, _, err = run(capsys, "convert", "owner/large", str(tmp_path / "n.ninfer"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"no such model in {tmp_path / 'hub'}: `hf download owner/large` puts it there" in err
 
 
 def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +174,8 @@ def test_convert_says_what_it_left_out(golden_folder: Path, tmp_path: Path, caps
         (["inspect", "{tmp}/none"], "{tmp}/none: cannot open: No such file or directory"),
         (["inspect", "{tmp}", "--josn"], "--josn"),
         (["convert", "{tmp}"], "OUT"),
-        (["convert", "{tmp}", "{tmp}/m.ninfer"], "{tmp}/config.json: cannot open: No such file or directory"),
+        (["convert", "{tmp}", "{tmp}/m.ninfer"], "{tmp}/config.json: is missing: this is not the folder of a Hugging"),
+        (["convert", "{tmp}/none", "{tmp}/m.ninfer"], "{tmp}/none: no such folder"),
         (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "0"], "--volume-limit-mib"),
         (["convert", "{tmp}", "{tmp}/m", "--volume-limit-mib", "many"], "--volume-limit-mib"),
         (["convert", "{tmp}", "{tmp}/m", "--recipe", "q3"], "q3: no such recipe; there are source, fp32,"),

@@ -128,6 +128,11 @@ def changed(*path: str | int, to: object) -> dict[str, Any]:
 
 BAD: list[tuple[object, str]] = [
     ("{", "malformed JSON"),
+    (json.dumps(FILE).replace('"h2d": {', '"d2h": {', 1), "malformed JSON: member 'd2h' stands there twice"),
+    (
+        json.dumps(FILE).replace('"batch_ns": ', '"batch_ns": 1, "batch_ns": ', 1),
+        "member 'batch_ns' stands there twice",
+    ),
     ("[]", "must be a JSON object"),
     (changed("schema", to=2), "schema.* must be 3"),
     (changed("artifact_type", to="x"), "artifact_type.* must be 'ninfer"),

@@ -4,6 +4,7 @@ What was finished before a failure or a signal is kept beside the target, and th
 """
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
-from ninfer.engine.artifact import ArtifactError, Report
+from ninfer.engine.artifact import ArtifactError, Report, default_hub_dir, find_source
 from ninfer.engine.artifact import convert as convert_folder
 from ninfer.engine.artifact.conversion import Conversion
 from ninfer.engine.artifact.partial import kept_files
@@ -42,7 +43,9 @@ class ConvertOptions:
 
 
 def convert(
-    folder: Annotated[Path, Parameter(help="Hugging Face folder with config.json and .safetensors files.")],
+    folder: Annotated[
+        Path, Parameter(help="Hugging Face folder with config.json and .safetensors files, or a downloaded model's id.")
+    ],
     out: Annotated[Path, Parameter(help="The artifact to write, usually NAME.ninfer. Must not exist.")],
     /,
     *,
@@ -67,7 +70,7 @@ def run(folder: Path, out: Path, options: ConvertOptions, errors: Console, repor
     """
     try:
         return convert_folder(
-            folder,
+            find_source(folder, default_hub_dir(os.environ)),
             out,
             name=options.name,
             recipe=find_recipe(options.recipe),

@@ -20,6 +20,8 @@ from ninfer.engine.artifact.recipe import BUILT_IN
 from ninfer.engine.model.config import ConfigError
 from tests.engine.artifact.damage import write_safetensors
 
+TWICE = '{"model_type": "qwen3_5", "more": {}, "model_type": "qwen3_5"}'
+"""JSON with a repeated member."""
 Tensors = dict[str, np.ndarray]
 Shape = Callable[[dict[str, Any], Tensors], None]
 
@@ -225,10 +227,17 @@ def replaced(name: str, values: np.ndarray | None) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "file", "says"),
     [
-        (without("config.json"), "config.json", "cannot open: No such file or directory"),
+        (without("config.json"), "config.json", "is missing: this is not the folder of a Hugging Face model"),
         (text("config.json", "{"), "config.json", "malformed JSON"),
         (text("config.json", b"\xff"), "config.json", "malformed JSON"),
         (text("config.json", "[]"), "config.json", "must be a JSON object"),
+        (text("config.json", TWICE), "config.json", "malformed JSON: member 'model_type' stands there twice"),
+        (text("tokenizer_config.json", TWICE), "tokenizer_config.json", "stands there twice"),
+        (
+            lambda folder: (shard(folder), text("model.safetensors.index.json", TWICE)(folder)),
+            "model.safetensors.index.json",
+            "stands there twice",
+        ),
         (config(model_type="llama"), "config.json", "model_type: unknown architecture 'llama'"),
         (config(model_type=None), "config.json", "model_type"),
         (config(text_config=[1]), "config.json", "text_config: must be a JSON object"),

@@ -64,7 +64,8 @@ def sealed(**fields: Any) -> Callable[[bytearray], None]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (put(0, b"GGUF"), "header: offset 0: not a .ninfer file: wrong magic"),
+        (put(0, b"NOPE"), "header: offset 0: not a .ninfer file: wrong magic"),
+        (put(0, b"GGUF"), "header: offset 0: is a GGUF file, which cannot be read"),
         (put(7, b"\r"), "wrong magic"),
         (cut(0), "wrong magic"),
         (cut(3), "header: offset 3: truncated: 3 bytes"),

@@ -156,6 +156,12 @@ def test_files_that_are_no_recipes(tmp_path: Path, text: str, says: str) -> None
     assert str(caught.value).startswith(str(tmp_path / "mine.toml"))
 
 
+def test_a_repeated_member_is_refused_in_either_kind_of_file(tmp_path: Path) -> None:
+    for text, ending in (('{"name": "a", "rules": [], "name": "b"}', ".json"), ('name = "a"\nname = "b"', ".toml")):
+        with pytest.raises(ArtifactError, match=r"malformed (JSON: member 'name' stands there twice|TOML)"):
+            recipe(tmp_path, text, ending)
+
+
 @pytest.mark.parametrize(
     ("rules", "says"),
     [

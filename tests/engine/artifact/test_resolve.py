@@ -75,7 +75,7 @@ def test_an_artifact_is_itself(golden_artifact: Path, tmp_path: Path) -> None:
     ("make", "says"),
     [
         (lambda path: None, "cannot open: No such file or directory"),
-        (lambda path: path.mkdir(), "neither a .ninfer file nor a Hugging Face folder"),
+        (lambda path: path.mkdir(), "is missing: this is not the folder of a Hugging Face model"),
         (lambda path: path.write_bytes(b"hello"), "not a .ninfer file"),
     ],
 )
@@ -101,7 +101,7 @@ def test_an_id_of_a_downloaded_model(golden_folder: Path, tmp_path: Path) -> Non
     entry = resolve_artifact(Path("owner/small"), tmp_path / "cache", hub_dir=tmp_path / "hub")
     with Artifact.open(entry) as artifact:
         assert artifact.name == "small"
-    with pytest.raises(ArtifactError, match="cannot open"):
+    with pytest.raises(ArtifactError, match="hf download owner/large"):
         resolve_artifact(Path("owner/large"), tmp_path / "cache", hub_dir=tmp_path / "hub")
 
 

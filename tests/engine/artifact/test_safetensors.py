@@ -52,6 +52,7 @@ def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8))
         (b"\xff" * 8 + b"{}", "does not fit"),
         (raw(b"{nope"), "offset 9: malformed JSON"),
         (raw(b"[" * 100_000), "nested too deeply"),
+        (raw(b'{"a":{},"a":{}}'), "offset 8: malformed JSON: member 'a' stands there twice"),
         (raw([]), "must be a JSON object, not an array"),
         (raw({"a": 1}), "a: offset 8: must be a JSON object"),
         (raw({"a": {}}), "a.dtype: offset 8: is missing"),

@@ -7,7 +7,7 @@ from ninfer.engine.artifact.conversion import convert
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.expected import TEXT
 from ninfer.engine.artifact.reader import Artifact, Facts, PackedTensor
-from ninfer.engine.artifact.resolve import default_cache_dir, default_hub_dir, resolve_artifact
+from ninfer.engine.artifact.resolve import default_cache_dir, default_hub_dir, find_source, resolve_artifact
 from ninfer.engine.artifact.writer import Progress, Report
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "convert",
     "default_cache_dir",
     "default_hub_dir",
+    "find_source",
     "resolve_artifact",
 ]

@@ -4,12 +4,13 @@ Knows nothing of artifacts. Every mismatch is an `ArtifactError` that names the 
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
 
-from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.errors import MAX_OBJECT_CHARACTERS, ArtifactError
 
 MAX_COUNT = 1 << 63
 """No size, offset or dimension reaches this: larger numbers are damage, and would overflow elsewhere."""
@@ -93,17 +94,26 @@ class Checked:
 
 
 def parse_json(data: bytes, *, file: Path, object: str | None, offset: int | None = None) -> Checked:
-    """Parse `data`, which must be UTF-8 JSON, whatever it really is."""
+    """Parse `data`, which must be UTF-8 JSON without repeated members, whatever it really is."""
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_members)
     except RecursionError:
         raise ArtifactError("is nested too deeply", file=file, object=object, offset=offset) from None
     except json.JSONDecodeError as error:
         at = error.pos + (offset or 0)
         raise ArtifactError(f"malformed JSON: {error.msg}", file=file, object=object, offset=at) from None
-    except ValueError as error:  # not UTF-8, or a number with thousands of digits
+    except ValueError as error:  # not UTF-8, a number with thousands of digits, or a repeated member
         raise ArtifactError(f"malformed JSON: {error}", file=file, object=object, offset=offset) from None
     return Checked(value, object or "", file, offset)
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object's members. Which of two with one name counts is nobody's to guess."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"member {repeated[:MAX_OBJECT_CHARACTERS]!r} stands there twice")
+    return members
 
 
 def _kind(value: object) -> str:

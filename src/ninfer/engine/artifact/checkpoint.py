@@ -13,14 +13,12 @@ import attrs
 from ninfer.engine.artifact.checked import Checked, parse_json
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.expected import MTP, TEXT, expected_tensors
+from ninfer.engine.artifact.foreign import CONFIG, INDEX, SINGLE, check_folder, check_not_quantized
 from ninfer.engine.artifact.formats import Array, Shape
 from ninfer.engine.artifact.mapping import read_file
 from ninfer.engine.artifact.safetensors import SafetensorsFile
 from ninfer.engine.model.config import ConfigError
 
-CONFIG = "config.json"
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 RESOURCES = (
@@ -86,8 +84,10 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         ArtifactError: unreadable, malformed, of another architecture, or not what the config describes.
     """
+    check_folder(folder)
     config_file = folder / CONFIG
     config = parse_json(read_file(config_file), file=config_file, object=None)
+    check_not_quantized(folder, config)
     architecture, text_config = read_text_config(config)
     try:
         expected = expected_tensors(text_config)
@@ -145,10 +145,6 @@ def read_text_config(config: Checked) -> tuple[str, Mapping[str, object]]:
     if kind not in _ARCHITECTURES:
         known = ", ".join(_ARCHITECTURES)
         raise config.member("model_type").error(f"unknown architecture {kind!r}, this build converts {known}")
-    if config.has("quantization_config"):
-        raise config.member("quantization_config").error(
-            "quantized checkpoints cannot be converted: take the one it was made from"
-        )
     if not config.has("text_config"):
         return _ARCHITECTURES[kind], config.object()
     inner = dict(config.member("text_config").object())

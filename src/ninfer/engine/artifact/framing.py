@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 
 from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.foreign import HEAD_BYTES, mistaken_file
 
 MAGIC = b"\x93NINFER\n"  # not text, and the last byte shows a newline conversion
 VERSION = 1
@@ -60,7 +61,8 @@ def read_header(data: memoryview, file: Path) -> Header:
         ArtifactError: no artifact, a newer one, or a damaged header.
     """
     if not data or bytes(data[: len(MAGIC)]) != MAGIC[: len(data)]:
-        raise ArtifactError("not a .ninfer file: wrong magic", file=file, object="header", offset=0)
+        foreign = mistaken_file(bytes(data[:HEAD_BYTES]))
+        raise ArtifactError(foreign or "not a .ninfer file: wrong magic", file=file, object="header", offset=0)
     if len(data) < HEADER_BYTES:
         message = f"truncated: {len(data)} bytes, the header alone has {HEADER_BYTES}"
         raise ArtifactError(message, file=file, object="header", offset=len(data))

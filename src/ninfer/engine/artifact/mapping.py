@@ -7,12 +7,15 @@ from pathlib import Path
 
 from ninfer.engine.artifact.errors import ArtifactError
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How the small file begins that stands where Git LFS has not put the large one."""
+
 
 def map_file(file: Path) -> memoryview:
     """The whole file as a view; pages are read when touched, and the mapping goes when the last slice of it does.
 
     Raises:
-        ArtifactError: there is no such file, or it is none that can be mapped.
+        ArtifactError: there is no such file, it is none that can be mapped, or a Git LFS pointer stands in its place.
     """
     try:
         # Without O_NONBLOCK the open of a FIFO waits for a writer.
@@ -25,11 +28,15 @@ def map_file(file: Path) -> memoryview:
             raise ArtifactError("not a regular file", file=file)
         if status.st_size == 0:
             return memoryview(b"")
-        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        view = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot map: {_reason(error)}", file=file) from None
     finally:
         os.close(descriptor)
+    if view[: len(LFS_POINTER)] == LFS_POINTER:
+        message = "is a Git LFS pointer, not the file itself: run `git lfs pull` there, or `hf download` the model"
+        raise ArtifactError(message, file=file)
+    return view
 
 
 def read_file(file: Path) -> bytes:

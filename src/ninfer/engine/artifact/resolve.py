@@ -6,14 +6,16 @@ processes that convert the same folder at once both succeed: equal inputs give e
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
 
-from ninfer.engine.artifact.checkpoint import CONFIG, INDEX, RESOURCES, weight_files
+from ninfer.engine.artifact.checkpoint import RESOURCES, weight_files
 from ninfer.engine.artifact.conversion import ENCODING, convert, folder_name
 from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.foreign import CONFIG, INDEX, check_folder
 from ninfer.engine.artifact.framing import VERSION
 from ninfer.engine.artifact.mapping import read_file
 from ninfer.engine.artifact.partial import remove_abandoned
@@ -21,6 +23,8 @@ from ninfer.engine.artifact.reader import Artifact
 from ninfer.engine.artifact.writer import Report
 
 CACHE_VARIABLE = "NINFER_CACHE_DIR"
+ENDING = ".ninfer"
+_MODEL_ID = r"[\w.-]+/[\w.-]+"
 
 
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
@@ -42,19 +46,18 @@ def resolve_artifact(
 ) -> Path:
     """The entry file of the artifact that `path` means; converts a Hugging Face folder unless that was done before.
 
-    With `hub_dir`, a `path` that does not exist may be the id of a model there (`owner/name`). Blocking.
+    With `hub_dir`, `path` may be the id of a model there (`find_source`). Blocking.
     Whatever `report` raises (a cancellation, say) ends the conversion, with nothing left behind.
 
     Raises:
         ArtifactError: `path` is neither, or cannot be converted.
     """
-    if hub_dir is not None and not path.exists():
-        path = _snapshot(path, hub_dir) or path
+    if hub_dir is not None:
+        path = find_source(path, hub_dir)
     if not path.is_dir():
         Artifact.open(path).close()
         return path
-    if not (path / CONFIG).exists():
-        raise ArtifactError(f"neither a .ninfer file nor a Hugging Face folder: no {CONFIG} in it", file=path)
+    check_folder(path)
     entry = cache_dir / f"{folder_name(path) or 'model'}-{_identity(path)}.ninfer"
     if entry.exists():
         try:
@@ -73,11 +76,23 @@ def resolve_artifact(
     return entry
 
 
-def _snapshot(model_id: Path, hub_dir: Path) -> Path | None:
+def find_source(path: Path, hub_dir: Path) -> Path:
+    """`path` itself, or the folder in `hub_dir` of the downloaded model whose id (`owner/name`) it is.
+
+    Raises:
+        ArtifactError: it does not exist, looks like an id, and no such model was downloaded.
+    """
+    if path.exists() or not re.fullmatch(_MODEL_ID, str(path)) or path.suffix == ENDING or path.parent.exists():
+        return path
+    snapshot = _snapshot(hub_dir / f"models--{path.parent}--{path.name}")
+    if snapshot is None:
+        message = f"no such file or folder, and no such model in {hub_dir}: `hf download {path}` puts it there"
+        raise ArtifactError(message, file=path)
+    return snapshot
+
+
+def _snapshot(repository: Path) -> Path | None:
     """The folder of a downloaded model's main revision."""
-    if len(model_id.parts) != 2 or model_id.is_absolute():
-        return None
-    repository = hub_dir / f"models--{model_id.parts[0]}--{model_id.parts[1]}"
     main = repository / "refs" / "main"
     if not main.is_file():
         return None

@@ -14,6 +14,7 @@ import numpy as np
 
 from ninfer.engine.artifact.checked import Checked, parse_json
 from ninfer.engine.artifact.errors import ArtifactError
+from ninfer.engine.artifact.foreign import HEAD_BYTES, foreign_file
 from ninfer.engine.artifact.formats import Array, Shape
 from ninfer.engine.artifact.mapping import map_file
 
@@ -58,7 +59,8 @@ class SafetensorsFile:
         begin = LENGTH_BYTES + length
         if length > MAX_HEADER_BYTES or begin > len(self._view):
             message = f"header of {length} bytes does not fit: not a safetensors file, or truncated"
-            raise ArtifactError(message, file=file, object="header", offset=0)
+            foreign = foreign_file(bytes(self._view[:HEAD_BYTES]))
+            raise ArtifactError(foreign or message, file=file, object="header", offset=0)
         header = parse_json(bytes(self._view[LENGTH_BYTES:begin]), file=file, object=None, offset=LENGTH_BYTES)
         self.entries: Mapping[str, Entry] = {
             name: self._entry(item, begin) for name, item in header.members() if name != "__metadata__"
