@@ -84,7 +84,7 @@ OMITTED = object()
         ([OBJ], '{"a":' * 300 + "1" + "}" * 300, '{"a":' * 300 + "1" + "}" * 300, 1),
         ([N], "1e999", "1e999", 1),
         ([N], "9" * 5000, "9" * 5000, 1),
-        ([OBJ], '{"a": "\\ud800"}', '{"a": "\\ud800"}', 1),
+        ([OBJ], '{"a": "\\ud800"}', {"a": "\ufffd"}, 0),  # as in a history
         ([ARR], "[" * 100_000, "[" * 100_000, 1),
         # Without a type only objects and arrays are read (TOOL-05).
         (None, "123", "123", 0),

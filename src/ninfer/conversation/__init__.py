@@ -30,7 +30,7 @@ from ninfer.conversation.events import (
     Timings,
     Usage,
 )
-from ninfer.conversation.json_values import MAX_DEPTH, JSONValue, is_deeper
+from ninfer.conversation.json_values import MAX_DEPTH, JSONValue, is_deeper, well_formed, well_formed_value
 from ninfer.conversation.request import EFFORTS, NO_EFFORT, GenerationRequest, ModelCard, SamplingFields, ThinkingFields
 from ninfer.conversation.tools import Tool, ToolCall
 from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, Turn
@@ -75,4 +75,6 @@ __all__ = [
     "Unsupported",
     "Usage",
     "is_deeper",
+    "well_formed",
+    "well_formed_value",
 ]

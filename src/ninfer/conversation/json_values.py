@@ -1,4 +1,4 @@
-"""Values that JSON can spell, and how deep they are nested. It knows no text."""
+"""Values that JSON can spell: how deep they are nested, and which characters their strings may hold."""
 
 from typing import TypeAlias
 
@@ -21,3 +21,23 @@ def is_deeper(value: object, levels: int) -> bool:
         if not level:
             return False
     return True
+
+
+def well_formed(text: str) -> str:
+    """`text` with U+FFFD for halves of surrogate pairs, which clients make by cutting a string inside a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def well_formed_value(value: JSONValue) -> JSONValue:
+    """`value` with every string and member name in it well-formed. Takes a level of the stack for each of its own."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {well_formed(name): well_formed_value(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [well_formed_value(item) for item in value]
+    return value

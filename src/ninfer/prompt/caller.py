@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import attrs
 
+from ninfer.conversation import well_formed
+
 
 @attrs.frozen
 class Mark:
@@ -32,15 +34,6 @@ class CallerText:
 Variables: TypeAlias = (
     "bool | int | float | str | CallerText | list[Variables] | dict[str | CallerText, Variables] | None"
 )
-
-
-def well_formed(text: str) -> str:
-    """`text` with U+FFFD for lone surrogates, which clients make by cutting a string inside a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def caller_text(text: str) -> CallerText:

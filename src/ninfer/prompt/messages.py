@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import attrs
 
-from ninfer.conversation import CachePoint, Text, ToolCall, Turn
-from ninfer.prompt.caller import CallerText, Mark, Variables, caller_json, caller_text, well_formed
+from ninfer.conversation import CachePoint, Text, ToolCall, Turn, well_formed
+from ninfer.prompt.caller import CallerText, Mark, Variables, caller_json, caller_text
 from ninfer.prompt.traits import TemplateTraits
 
 Message: TypeAlias = "dict[str | CallerText, Variables]"

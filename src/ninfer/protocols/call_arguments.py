@@ -6,14 +6,16 @@ order in which they were received (TMPL-006).
 
 import json
 import math
-from typing import NoReturn
+from typing import NoReturn, cast
 
-from ninfer.conversation import MAX_DEPTH, InvalidRequest, is_deeper
+from ninfer.conversation import MAX_DEPTH, InvalidRequest, is_deeper, well_formed_value
 from ninfer.protocols.values import shown
 
 
 def read_arguments(text: str, path: str) -> dict[str, object]:
-    """The object that `text`, which stands at `path` of the body, spells. Of a member given twice the last counts.
+    """The object that `text`, which stands at `path` of the body, spells.
+
+    Of a member given twice the last counts; half of a surrogate pair becomes U+FFFD.
 
     Raises:
         InvalidRequest: it is no JSON object.
@@ -22,9 +24,9 @@ def read_arguments(text: str, path: str) -> dict[str, object]:
         value = json.loads(text, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError):
         raise _refused(text, path) from None
-    if not isinstance(value, dict) or is_deeper(value, MAX_DEPTH) or not _encodable(text):
+    if not isinstance(value, dict) or is_deeper(value, MAX_DEPTH):
         raise _refused(text, path)
-    return value
+    return cast(dict[str, object], well_formed_value(value))
 
 
 def _refused(text: str, path: str) -> InvalidRequest:
@@ -40,14 +42,3 @@ def _number(digits: str) -> float:
     if not math.isfinite(value):
         raise ValueError(digits)
     return value
-
-
-def _encodable(text: str) -> bool:
-    """Whether no escape spells half of a surrogate pair."""
-    if "\\u" not in text:
-        return True
-    try:
-        json.dumps(json.loads(text), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -72,9 +72,11 @@ class Call(Interface):
         """Query parameters; the last one of a name wins."""
         ...
 
-    async def decoded(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+    async def decoded(self, decode: Callable[[JSONValue], Decoded], *, texts: tuple[str, ...] = ()) -> Decoded:
         """What `decode` makes of the body, read strictly (UTF-8, no NaN, no duplicate surprises, bounded depth).
 
+        `texts` are the places of text, such as `messages[].content`, or `calls[].arguments.**` for everything there:
+        half of a surrogate pair becomes U+FFFD in them, and is refused elsewhere.
         A large body is read and decoded on a thread: `decode` must not await, nor touch what others change meanwhile.
 
         Raises:

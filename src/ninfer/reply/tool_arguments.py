@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import attrs
 
-from ninfer.conversation import JSONValue, is_deeper
+from ninfer.conversation import JSONValue, is_deeper, well_formed_value
 
 MAX_DEPTH = 100
 """Deeper values stay text. Bodies may be 200 deep, and a call is to come back in one, inside its history."""
@@ -107,11 +107,14 @@ def _json(text: str) -> "JSONValue | _Absent":
     """The value of a JSON text that can also be sent as JSON again, by us and by the client that repeats it."""
     try:
         value: JSONValue = json.loads(text, parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        if is_deeper(value, MAX_DEPTH):
+            return _ABSENT
+        value = well_formed_value(value)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
-        # Also 1e999, half a surrogate pair, and a number of more digits than Python reads.
+        # Also 1e999, and a number of more digits than Python reads.
         return _ABSENT
-    return _ABSENT if is_deeper(value, MAX_DEPTH) else value
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -27,8 +27,10 @@ class BodyReader:
     def __init__(self) -> None:
         self._threads = trio.CapacityLimiter(THREADS)
 
-    async def read(self, request: Request, decode: Callable[[JSONValue], Decoded]) -> Decoded:
-        """What `decode` makes of the body of `request`.
+    async def read(
+        self, request: Request, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...] = ()
+    ) -> Decoded:
+        """What `decode` makes of the body of `request`; `texts` as in `Call.decoded`.
 
         Raises:
             InvalidRequest: it is no JSON, or encoded in a way that is not read here.
@@ -46,9 +48,9 @@ class BodyReader:
         if dropped is not None:
             raise dropped
         if len(body) < THREAD_BYTES:
-            return decode(read_json(body))
+            return decode(read_json(body, texts))
         return await trio.to_thread.run_sync(
-            partial(_decoded, body, decode), limiter=self._threads, abandon_on_cancel=True
+            partial(_decoded, body, decode, texts), limiter=self._threads, abandon_on_cancel=True
         )
 
 
@@ -57,5 +59,5 @@ def too_large(request: Request) -> RequestTooLarge:
     return RequestTooLarge(f"the request body is over the limit of {request.max_content_length} bytes")
 
 
-def _decoded(body: bytes, decode: Callable[[JSONValue], Decoded]) -> Decoded:
-    return decode(read_json(body))
+def _decoded(body: bytes, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...]) -> Decoded:
+    return decode(read_json(body, texts))

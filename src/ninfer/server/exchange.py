@@ -45,7 +45,7 @@ class CallFacts:
 class ReadBody(Interface):
     """Reads the body of one request."""
 
-    async def __call__(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+    async def __call__(self, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...]) -> Decoded:
         """See `Call.decoded`."""
         ...
 
@@ -94,9 +94,9 @@ class Exchange:
         """Query parameters."""
         return self._facts.query
 
-    async def decoded(self, decode: Callable[[JSONValue], Decoded]) -> Decoded:
+    async def decoded(self, decode: Callable[[JSONValue], Decoded], *, texts: tuple[str, ...] = ()) -> Decoded:
         """The body, decoded."""
-        return await self._read_body(decode)
+        return await self._read_body(decode, texts)
 
     async def reply(
         self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None

@@ -1,9 +1,9 @@
 """Read a request body as JSON, strictly: the standard reader lets too much through, and fails in too many ways.
 
 Refused besides broken syntax: bytes that are no UTF-8, a byte-order mark, NaN and Infinity, numbers beyond a double,
-lone surrogates, a member given twice, nesting deeper than `MAX_DEPTH`, more values than `MAX_VALUES`. Every refusal is
-an `InvalidRequest`. It knows nothing of what a body means. Invariants: what is returned can be written as strict JSON
-again; the time goes by the length of the body, whatever it holds.
+half of a surrogate pair outside of text, a member given twice, nesting deeper than `MAX_DEPTH`, more values than
+`MAX_VALUES`. Every refusal is an `InvalidRequest`. It knows nothing of what a body means. Invariants: what is returned
+can be written as strict JSON again; the time goes by the length of the body, whatever it holds.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import NoReturn, cast
 
 from ninfer.conversation import MAX_DEPTH, InvalidRequest, JSONValue
 from ninfer.protocols.values import shown
+from ninfer.server.half_characters import mend_halves
 
 MAX_VALUES = 1 << 19
 """Bodies of more values are refused: `[[],[],...` takes thirty times its bytes as objects, and a conversation that
@@ -24,8 +25,8 @@ _BRACKETS = re.compile(rb"[\[\]{}]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def read_json(body: bytes) -> JSONValue:
-    """The value that `body` spells.
+def read_json(body: bytes, texts: tuple[str, ...] = ()) -> JSONValue:
+    """The value that `body` spells. At the places `texts` half of a surrogate pair becomes U+FFFD.
 
     Raises:
         InvalidRequest: code `invalid_json`; the message says what and where.
@@ -53,7 +54,7 @@ def read_json(body: bytes) -> JSONValue:
     except RecursionError:  # below our limit on a thread with a small stack
         raise _too_deep() from None
     if _SURROGATE_ESCAPE.search(body):
-        _check_surrogates(value)
+        mend_halves(value, texts)
     return value
 
 
@@ -100,20 +101,3 @@ def _check_shape(body: bytes) -> None:
         depth += 1 if bracket.group() in b"[{" else -1
         if depth > MAX_DEPTH:
             raise _too_deep()
-
-
-def _check_surrogates(value: JSONValue) -> None:
-    """Refuse strings that cannot be written as UTF-8. Iterative: the value may be large."""
-    waiting: list[JSONValue] = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, str):
-            try:
-                found.encode("utf-8")
-            except UnicodeEncodeError:
-                raise _refused(f"the string {shown(found)} holds half of a surrogate pair") from None
-        elif isinstance(found, dict):
-            waiting.extend(found.keys())
-            waiting.extend(found.values())
-        elif isinstance(found, list):
-            waiting.extend(found)

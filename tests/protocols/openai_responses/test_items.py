@@ -139,7 +139,7 @@ REFUSED: list[tuple[list[Any], str, str]] = [
     ([call("c"), output("c", status="incomplete")], "input[1].status", "unsupported_parameter"),
     *(
         ([call("c", arguments=text)], "input[0].arguments", "invalid_value")
-        for text in ("", "[]", '"x"', "{", "{'a':1}", '{"a":NaN}', '{"a":1e999}', '{"a":"\\ud800"}',
+        for text in ("", "[]", '"x"', "{", "{'a':1}", '{"a":NaN}', '{"a":1e999}',
                      '{"a":' + "[" * 300 + "]" * 300 + "}", '{"a":' + "[" * 100_000)
     ),
     ([call("c", arguments={"a": 1})], "input[0].arguments", "invalid_type"),

@@ -11,7 +11,7 @@ from ninfer.protocols.anthropic_messages.decode import MessagesCall, decode, dec
 from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, WireEvent, aggregate
 from ninfer.protocols.anthropic_messages.errors import anthropic_error, anthropic_stream_error
 from ninfer.protocols.anthropic_messages.order import OrderChecker
-from ninfer.protocols.anthropic_messages.wire import MessagesBody, PromptBody
+from ninfer.protocols.anthropic_messages.wire import TEXTS, MessagesBody, PromptBody
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import frame_data
 from ninfer.service.host import ProtocolHost
@@ -43,7 +43,7 @@ class AnthropicMessages:
 
     async def create(self, call: Call) -> None:
         """Generate one message. The model's name selects nothing: there is one model (ANTH-046)."""
-        asked = await call.decoded(decode)
+        asked = await call.decoded(decode, texts=TEXTS)
         encoder = MessageEncoder(Head(id=f"msg_{uuid4().hex}", model=asked.model), show_thinking=asked.show_thinking)
         if asked.stream:
             await self._stream(call, asked, encoder)
@@ -54,7 +54,7 @@ class AnthropicMessages:
 
     async def count_tokens(self, call: Call) -> None:
         """Count the prompt that `create` would make of the same body."""
-        request = await call.decoded(decode_count)
+        request = await call.decoded(decode_count, texts=TEXTS)
         await call.reply({"input_tokens": await self.host.count_tokens(request)})
 
     async def _stream(self, call: Call, asked: MessagesCall, encoder: MessageEncoder) -> None:

@@ -14,6 +14,17 @@ Name: TypeAlias = Annotated[str, String(non_empty=True)]
 Blocks: TypeAlias = Annotated[str | tuple[AnyObject, ...], Array(or_string=True)]
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+TEXTS = (
+    "system",
+    "system[].text",
+    "messages[].content",
+    "messages[].content[].text",
+    "messages[].content[].thinking",
+    "messages[].content[].input.**",
+    "messages[].content[].content",
+    "messages[].content[].content[].text",
+)
+"""Where a body holds text, in which a character may have been cut."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ from ninfer.conversation import RequestError
 from ninfer.protocols.openai_chat.decode import ChatCall, decode
 from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, aggregate
 from ninfer.protocols.openai_chat.order import OrderChecker
-from ninfer.protocols.openai_chat.wire import ChatBody
+from ninfer.protocols.openai_chat.wire import TEXTS, ChatBody
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import DONE, DONE_DATA, frame_data
@@ -41,7 +41,7 @@ class OpenAIChat:
 
     async def create(self, call: Call) -> None:
         """Generate one completion."""
-        chat = await call.decoded(decode)
+        chat = await call.decoded(decode, texts=TEXTS)
         self.host.check_model(chat.model)
         head = Head(id=f"chatcmpl-{uuid4().hex}", created=int(time.time()), model=self.host.model.id)
         if chat.stream:

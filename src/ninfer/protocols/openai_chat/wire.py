@@ -15,6 +15,18 @@ INT64 = 1 << 63
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SERVER_EFFORTS = ("default", "auto")
 """Efforts that leave it to the server (CHAT-025)."""
+TEXTS = (
+    "messages[].content",
+    "messages[].content[].text",
+    "messages[].content[].refusal",
+    "messages[].refusal",
+    "messages[].reasoning_content",
+    "messages[].reasoning",
+    "messages[].tool_calls[].function.arguments.**",
+    "messages[].tool_calls[].custom.input",
+    "messages[].function_call.arguments.**",
+)
+"""Where a body holds text, in which a character may have been cut."""
 
 
 @attrs.frozen(kw_only=True)

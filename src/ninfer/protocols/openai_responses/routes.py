@@ -21,7 +21,7 @@ from ninfer.protocols.openai_responses.items import new_id, own_items
 from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.resources import Resources
 from ninfer.protocols.openai_responses.store import Context, ResponseStore, StoredResponse
-from ninfer.protocols.openai_responses.wire import ResponsesBody
+from ninfer.protocols.openai_responses.wire import TEXTS, ResponsesBody
 from ninfer.protocols.plugin import Call, FrameSink, Route, WireError
 from ninfer.service.host import ProtocolHost
 
@@ -67,7 +67,7 @@ class OpenAIResponses:
 
     async def create(self, call: Call) -> None:
         """Generate one Response."""
-        asked = await call.decoded(partial(decode, shelf=self.store))
+        asked = await call.decoded(partial(decode, shelf=self.store), texts=TEXTS)
         self.host.check_model(asked.wire.model)
         headers = _headers(asked)
         head = Head(
@@ -90,7 +90,7 @@ class OpenAIResponses:
 
     async def count(self, call: Call) -> None:
         """Count the tokens of the prompt that the same body would make (RTOK-001)."""
-        asked = await call.decoded(partial(decode, shelf=self.store))
+        asked = await call.decoded(partial(decode, shelf=self.store), texts=TEXTS)
         self.host.check_model(asked.wire.model)
         tokens = await self.host.count_tokens(asked.request)
         await call.reply({"object": "response.input_tokens", "input_tokens": tokens}, headers=_headers(asked))

@@ -12,6 +12,20 @@ import attrs
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
 from ninfer.protocols.template_options import EFFORT_LEVELS
 
+TEXTS = (
+    "instructions",
+    "input",
+    "input[].content",
+    "input[].content[].text",
+    "input[].content[].refusal",
+    "input[].summary[].text",
+    "input[].encrypted_content",
+    "input[].arguments.**",
+    "input[].output",
+    "input[].output[].text",
+)
+"""Where a body holds text, in which a character may have been cut."""
+
 
 @attrs.frozen
 class AsItIs:
