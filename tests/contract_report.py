@@ -2,7 +2,8 @@
 
 It collects the tests (so that all marks are checked), joins them with the results of the last runs that pytest's
 cache keeps, and prints per section what is held, what stands in `tests/contract/later.txt` and what is open. It runs
-no test unless `--run` asks for it. Exit status 1: a fault in the marks or in later.txt, or a failed test.
+no test unless `--run` asks for it. Exit status 1: a fault in the marks or in later.txt, a failed test, an id
+that is held by nothing but refusals of a part that is not built.
 
 Options:
   --contract FILE   the contract; `decisions.md` beside it gives the decision numbers. Without it only marks are checked
@@ -31,6 +32,7 @@ from tests.contract.ledger import (
     parse_decisions,
     parse_later,
     prefix_of,
+    refusal_faults,
     stand,
     without,
 )
@@ -111,8 +113,8 @@ def audit_lines(standing: Standing, seed: int) -> list[str]:
 def report(contract: Path, later: Path, results: dict[str, TestResult], audit: int | None) -> int:
     """Print the whole report; returns the exit status."""
     decisions = contract.parent / "decisions.md"
-    known = [*parse_contract(contract.read_text(encoding="utf-8"))]
-    known += parse_decisions(decisions.read_text(encoding="utf-8")) if decisions.is_file() else []
+    known = parse_contract(contract.read_text(encoding="utf-8"))
+    known |= parse_decisions(decisions.read_text(encoding="utf-8")) if decisions.is_file() else {}
     reasons, faults = parse_later(later.read_text(encoding="utf-8"))
     standing = stand(known, reasons, results)
     print("\n".join(section_lines(known, standing)))
@@ -125,6 +127,7 @@ def report(contract: Path, later: Path, results: dict[str, TestResult], audit: i
     if audit is not None:
         print("\n".join(audit_lines(standing, audit)))
     faults += standing.faults
+    faults += refusal_faults(known, standing.held, results)
     faults += [f"{id_} is marked by a failed test: {names[0]}" for id_, names in standing.failing.items()]
     print("\n".join(f"fault: {fault}" for fault in faults), end="\n" if faults else "")
     return 1 if faults else 0

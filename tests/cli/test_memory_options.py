@@ -149,7 +149,7 @@ def test_the_startup_table_is_logged(used_mib: int, warned: bool, caplog: pytest
     assert ("took 65 MiB of device memory, 64 MiB were set aside" in caplog.text) == warned
 
 
-@pytest.mark.contract("CTX-005")
+@pytest.mark.contract("CTX-005", "OPT-024")
 @pytest.mark.parametrize(
     ("content", "said"), [("{", "malformed JSON"), ("{}", "schema: is missing"), (None, "No such")]
 )

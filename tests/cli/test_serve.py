@@ -145,7 +145,14 @@ def test_a_protocol_that_is_not_there_is_one_line(golden_chat_artifact: Path, tm
 
 
 @pytest.mark.contract("LIFE-007")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 0),
+        pytest.param(signal.SIGHUP, 0, marks=pytest.mark.contract("LIFE-013")),  # the console's window is closed
+    ],
+)
 def test_one_signal_ends_the_start(
     golden_chat_artifact: Path, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:

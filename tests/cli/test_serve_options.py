@@ -4,7 +4,8 @@ import contextlib
 import logging
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -20,6 +21,7 @@ from ninfer.cli.options import (
     NetworkOptions,
     SamplerOptions,
     ServeOptions,
+    StoreOptions,
 )
 from ninfer.cli.running import server_settings
 from ninfer.cli.serve import record_kernels
@@ -27,6 +29,8 @@ from ninfer.cli.unbuilt import UnbuiltOptions
 from ninfer.conversation import GenerationRequest, SamplingFields, Text, ThinkingFields, Turn
 from ninfer.engine.artifact import Artifact
 from ninfer.engine.memory import PoolRequest
+from ninfer.engine.types import Engine
+from ninfer.service import ProtocolFlags
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -304,7 +308,7 @@ def test_the_effort_of_requests_that_name_none(level: str | None, golden_chat_ar
         assert house.tokenizer.decode(house.builder.build(request).tokens) == f"effort: {shown}"
 
 
-@pytest.mark.contract("D6")
+@pytest.mark.contract("D6", "OPT-062", "OPT-063")
 @pytest.mark.parametrize(
     ("flags", "said", "shown"),
     [
@@ -329,6 +333,26 @@ def test_the_context_cannot_exceed_the_models(golden_chat_artifact: Path, tmp_pa
     options = ServeOptions(model=ModelOptions(cache_dir=tmp_path), capacity=CapacityOptions(max_context=4097))
     with pytest.raises(Failure, match="--max-context 4097: the model's native context is 4096"):
         open_house(golden_chat_artifact, options, lambda progress: None)
+
+
+@pytest.mark.contract("OPT-032", "OPT-033", "OPT-066")
+def test_flags_of_protocols_reach_the_service(golden_chat_artifact: Path, tmp_path: Path) -> None:
+    def flags(**groups: Any) -> ProtocolFlags:
+        options = ServeOptions(model=ModelOptions(cache_dir=tmp_path), **groups)
+        house = open_house(golden_chat_artifact, options, lambda progress: None)
+        return house.service(cast(Engine, SimpleNamespace(limits=house.limits)), options).flags
+
+    plain = flags()
+    assert (plain.response_store_max_records, plain.response_store_max_mib, plain.usage_chunk_choice) == (
+        1024,
+        256,
+        False,
+    )
+    asked = flags(
+        store=StoreOptions(response_store_max_records=2, response_store_max_mib=1),
+        network=NetworkOptions(usage_chunk_choice=True),
+    )
+    assert (asked.response_store_max_records, asked.response_store_max_mib, asked.usage_chunk_choice) == (2, 1, True)
 
 
 @pytest.mark.contract("SAMP-005", "SAMP-007")

@@ -16,7 +16,13 @@ MAX_IDS_PER_TEST = 5
 
 ID = re.compile(r"(?P<prefix>[A-Z]+(?:-[A-Z]+)*)-(?P<number>[0-9]{3})|D[1-9][0-9]?")
 _STATEMENT = re.compile(r"^- (?P<id>[A-Z]+(?:-[A-Z]+)*-[0-9]{3}) · (?P<text>.*)$", re.MULTILINE)
-_DECISION = re.compile(r"^\| (?P<id>D[1-9][0-9]?) \|", re.MULTILINE)
+_DECISION = re.compile(r"^\| (?P<id>D[1-9][0-9]?) \|(?P<text>.*)$", re.MULTILINE)
+_SAYS_NO = re.compile(
+    r"\b(4\d\d|abort\w*|ends? the start|errors?|fails?|invalid\w*|refus\w*|reject\w*|unsupported"
+    r"|\w+_(disabled|parameter))\b",
+    re.IGNORECASE,
+)
+"""What a statement says that a refusal may hold."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,6 +34,8 @@ class TestResult:
     ids: tuple[str, ...]
     outcome: str
     """`passed`, `failed`, `skipped` or `not run`."""
+    refuses: bool = False
+    """What it asserts is that a part is not built, as far as its text shows."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,14 +68,14 @@ def sort_key(id_: str) -> tuple[str, int]:
     return prefix_of(id_), int(id_.rsplit("-", 1)[1] if "-" in id_ else id_[1:])
 
 
-def parse_contract(text: str) -> tuple[str, ...]:
-    """Ids of the statements in a contract file, in its order, without the withdrawn ones."""
-    return tuple(found["id"] for found in _STATEMENT.finditer(text) if "(withdrawn)" not in found["text"])
+def parse_contract(text: str) -> dict[str, str]:
+    """The statements of a contract file by id, in its order, without the withdrawn ones."""
+    return {found["id"]: found["text"] for found in _STATEMENT.finditer(text) if "(withdrawn)" not in found["text"]}
 
 
-def parse_decisions(text: str) -> tuple[str, ...]:
-    """Numbers of the decisions in a decisions table."""
-    return tuple(found["id"] for found in _DECISION.finditer(text))
+def parse_decisions(text: str) -> dict[str, str]:
+    """The rows of a decisions table by number."""
+    return {found["id"]: found["text"] for found in _DECISION.finditer(text)}
 
 
 def parse_later(text: str) -> tuple[dict[str, str], list[str]]:
@@ -129,6 +137,17 @@ def stand(known: Iterable[str], later: Mapping[str, str], results: Mapping[str, 
         open=tuple(id_ for id_ in known_ids if not (id_ in held or id_ in failed or id_ in later)),
         faults=tuple(faults),
     )
+
+
+def refusal_faults(
+    statements: Mapping[str, str], held: Mapping[str, tuple[str, ...]], results: Mapping[str, TestResult]
+) -> list[str]:
+    """Ids that only tests of "not in this build" hold, though their statements ask for a feature and for no refusal."""
+    return [
+        f"{id_} is held by a refusal alone: {names[0]}"
+        for id_, names in held.items()
+        if all(results[name].refuses for name in names) and not _SAYS_NO.search(statements.get(id_, "no statement"))
+    ]
 
 
 def _tests_by_id(results: Mapping[str, TestResult], outcome: str) -> dict[str, tuple[str, ...]]:

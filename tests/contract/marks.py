@@ -4,6 +4,7 @@ At collection it checks every mark; after a run it keeps how the marked tests en
 `python -m tests.contract_report` finds it. A run of some tests updates only those. It knows no statement, only ids.
 """
 
+import inspect
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from tests.contract.ledger import TestResult, mark_faults, parse_contract, parse
 
 CACHE_KEY = "ninfer/contract"
 """Where results lie in pytest's cache: {test name: [outcome, [id, ...]]}."""
+
+UNBUILT = ("unsupported_parameter", "vision_disabled", "not in this build")
+"""What a part that is not built answers (D40)."""
 
 _COLLECTED = pytest.StashKey[dict[str, TestResult]]()
 _OUTCOMES = pytest.StashKey[dict[str, str]]()
@@ -67,6 +71,14 @@ def known_ids(shared: Path | None) -> frozenset[str] | None:
     )
 
 
+def asserts_refusal(item: pytest.Item) -> bool:
+    """Whether the test's source or its parameters name what a part that is not built answers."""
+    function = getattr(item, "function", None)
+    source = inspect.getsource(function) if function is not None else ""
+    parameters = repr(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+    return any(answer in text for answer in UNBUILT for text in (source, parameters))
+
+
 def collected(config: pytest.Config) -> dict[str, TestResult]:
     """The marked tests of this session by name, none of them run yet."""
     return config.stash[_COLLECTED]
@@ -83,7 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         found = mark_faults(ids, known) + (["a contract mark without an id"] if empty else [])
         faults += [f"{item.nodeid}: {fault}" for fault in found]
         if ids and not found:
-            config.stash[_COLLECTED][item.nodeid] = TestResult(ids=tuple(map(str, ids)), outcome="not run")
+            config.stash[_COLLECTED][item.nodeid] = TestResult(
+                ids=tuple(map(str, ids)), outcome="not run", refuses=asserts_refusal(item)
+            )
     if faults:
         raise pytest.UsageError("contract marks:\n  " + "\n  ".join(faults))
 

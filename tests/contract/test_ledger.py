@@ -1,5 +1,6 @@
 """The bookkeeping itself: what counts as held, put off, open, and what is a fault."""
 
+import attrs
 import pytest
 
 from tests.contract.ledger import (
@@ -8,6 +9,7 @@ from tests.contract.ledger import (
     parse_contract,
     parse_decisions,
     parse_later,
+    refusal_faults,
     sort_key,
     stand,
     without,
@@ -45,8 +47,8 @@ def test_marks(ids: list[object], known: frozenset[str] | None, fault: str) -> N
 
 def test_contract_and_decisions_are_read() -> None:
     contract = "# x\n- AAA-001 · One. (L1)\n- AAA-002 · Two. (L2) (withdrawn)\n- not one\n- B-C-001 · Three. (L3)\n"
-    assert parse_contract(contract) == ("AAA-001", "B-C-001")
-    assert parse_decisions("| # | about |\n|---|---|\n| D1 | a |\n| D44 | b |\n") == ("D1", "D44")
+    assert tuple(parse_contract(contract)) == ("AAA-001", "B-C-001")
+    assert parse_decisions("| # | about |\n|---|---|\n| D1 | a |\n| D44 | b |\n") == {"D1": " a |", "D44": " b |"}
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,21 @@ def test_what_is_held_is_taken_out_of_later() -> None:
     assert without(text, []) == text
     assert without(text, ["AAA-001"]) == "# head\n\n# one\nAAA-002  x\n\n# two\nB-C-001  y\n"
     assert without(text, ["B-C-001", "D1"]) == "# head\n\n# one\nAAA-001  x\nAAA-002  x\n"
+
+
+def test_a_refusal_alone_holds_no_feature() -> None:
+    statements = {
+        "AAA-001": "Function tools are accepted, each with optional strict.",
+        "AAA-002": "Media without vision fails with 400.",
+        "AAA-003": "Images are accepted.",
+        "AAA-004": "Images are accepted.",
+    }
+    refuses = TestResult(ids=(), outcome="passed", refuses=True)
+    results = {"refuses": refuses, "serves": attrs.evolve(refuses, refuses=False)}
+    held = {
+        "AAA-001": ("refuses",),
+        "AAA-002": ("refuses",),
+        "AAA-003": ("refuses", "serves"),
+        "AAA-004": ("serves",),
+    }
+    assert refusal_faults(statements, held, results) == ["AAA-001 is held by a refusal alone: refuses"]

@@ -244,7 +244,7 @@ def test_rows_that_are_not_finite_fail_alone() -> None:
     assert made.tokens(tickets[1]) == undisturbed(prompt(20, 1), plan(9))
 
 
-@pytest.mark.contract("LIFE-022", "SCHED-010", "D39")
+@pytest.mark.contract("LIFE-022", "SCHED-010")
 @pytest.mark.parametrize("where", ["dispatch", "read"])
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("number", [0, 1, 2, 5])
@@ -278,7 +278,6 @@ def test_a_unit_that_takes_the_memory_with_it_ends_nobody_else(where: str, kind:
     assert nothing_is_owned(made)
 
 
-@pytest.mark.contract("SCHED-012")
 def test_what_is_told_of_a_replay_after_a_loss() -> None:
     fault = raising(MemoryError("5 bytes"), where="read", kind="prefill", loses=True, skip=1)
     made = engine(lanes=2, fault=fault)

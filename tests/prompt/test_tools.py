@@ -58,7 +58,6 @@ def test_what_a_client_reorders_is_another_prompt() -> None:
     assert text(*turns) != text(turns[0], turn("assistant", swapped), turns[2])
 
 
-@pytest.mark.contract("ANTH-031")
 @pytest.mark.parametrize("content", ["", "no such file", "two\nlines "])
 def test_a_failed_call_is_marked(content: str) -> None:
     turns = turn("user", "x"), turn("assistant", CALL)

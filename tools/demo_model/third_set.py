@@ -424,7 +424,7 @@ REQUESTS: Sequence[Request] = (
     _asks("Run git status.", _WORK, "run_command", command="git status", system="You are a coding agent."),
     _asks("Can you execute `pytest -x tests`?", _WORK, "run_command", command="pytest -x tests"),
     _asks("Where is parse_header used?", _WORK, "search_code", pattern="parse_header"),
-    _asks("Search for TODO in the docs folder.", _WORK, "search_code", pattern="TODO", folder="docs"),
+    _asks("Search for deprecated in the docs folder.", _WORK, "search_code", pattern="deprecated", folder="docs"),
     _asks("I'd like to cook shakshuka tonight, any recipe?", _MIX, "find_recipe", dish="shakshuka"),
     _asks("Where's my parcel? The number is ZX4471-09.", _MIX, "track_parcel", number="ZX4471-09"),
     _asks("Delete note 14, I don't need it.", _MIX, "delete_note", id=14),

@@ -164,14 +164,13 @@ def golden_ground(device: JaxDevice) -> Ground:
     )  # fmt: skip
 
 
-@pytest.mark.contract("D39")
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_nothing_that_others_do_shows(golden_ground: Ground, data: st.DataObject) -> None:
     play(golden_ground, data, 10)
 
 
-@pytest.mark.contract("SCHED-010", "D39")
+@pytest.mark.contract("SCHED-010")
 def test_a_pool_too_small_pauses_and_replays_without_a_trace(golden_ground: Ground) -> None:
     """Everybody at once in a pool that holds one and a bit: the replay is not left to chance."""
     crowd = [Arrival(index=index, gap=1, patience=None) for index in range(12)]

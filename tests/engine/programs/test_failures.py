@@ -149,7 +149,7 @@ def undisturbed(device: JaxDevice) -> Whole:
     return Whole([made.tokens(ticket) for ticket in range(len(REQUESTS))], recorded.bits)
 
 
-@pytest.mark.contract("LIFE-022", "SCHED-010", "D39", "THINK-006")
+@pytest.mark.contract("LIFE-022", "SCHED-010", "THINK-006")
 @pytest.mark.parametrize(
     ("kind", "number"), [("prefill", 0), ("prefill", 3), ("decode", 0), ("decode", 7), ("decode", 18)]
 )
@@ -178,7 +178,7 @@ def test_a_failed_unit_ends_its_own_requests(
     assert device.compilations == compiled
 
 
-@pytest.mark.contract("THINK-006", "SCHED-010", "D39")
+@pytest.mark.contract("THINK-006", "SCHED-010")
 def test_forced_tokens_are_fed_like_chosen_ones_and_replayed_like_them(device: JaxDevice, undisturbed: Whole) -> None:
     """By hand, token by token: behind the forced tokens every logits row has the bits that it has in the engine."""
     asked, how = request(1)

@@ -13,8 +13,8 @@ from tests.engine.scheduler.driver import Driver
 from tests.fakes.device import InjectedFault
 from tests.fakes.engine import prompt
 
-MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014", "D39")
-LONG_MARKS = pytest.mark.contract("SCHED-003", "SCHED-012", "SCHED-013", "EXEC-012", "D39")
+MARKS = pytest.mark.contract("SCHED-003", "SCHED-006", "SCHED-010", "KV-014")
+LONG_MARKS = pytest.mark.contract("SCHED-003", "SCHED-013", "EXEC-012")
 
 
 NO = AssertionError("no")

@@ -131,7 +131,7 @@ budgets = st.builds(
 )
 
 
-@pytest.mark.contract("THINK-006", "SCHED-010", "SCHED-011", "D39")
+@pytest.mark.contract("THINK-006", "SCHED-010", "SCHED-011")
 @given(
     asked=st.lists(
         st.tuples(st.integers(1, 200), st.integers(0, 150), st.none() | budgets, st.booleans()), min_size=1, max_size=6

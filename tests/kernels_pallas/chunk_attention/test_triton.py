@@ -48,7 +48,7 @@ def case(name: str, start: int, count: int, tokens: int) -> tuple[jax.Array | Kv
         ("fp8", 64, 192, 192, 128, 1 << 30),
     ],
 )
-@pytest.mark.contract("KVFMT-001", "KVFMT-025")
+@pytest.mark.contract("KVFMT-025")
 def test_every_form_is_the_reference(
     name: str, start: int, count: int, tokens: int, segment: int, workspace: int
 ) -> None:

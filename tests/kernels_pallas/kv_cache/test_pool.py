@@ -21,7 +21,6 @@ FINE = {"fp32": 1e-7, "bf16": 2**-8, "int8": 0.5 / 127, "fp8": 2**-4}
 @pytest.mark.parametrize("name", list(FORMATS))
 @given(seed=st.integers(0, 1 << 20), size=st.integers(-20, 12))
 @settings(max_examples=10, deadline=None)
-@pytest.mark.contract("KVFMT-001")
 def test_codes_come_back(name: str, seed: int, size: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((5, 256)).astype(np.float32) * 2.0**size
     back = np.asarray(decode(*encode(jnp.asarray(rows), storage_format(name))))

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*Triton backend.*:DeprecationWa
 
 @pytest.mark.parametrize("name", KERNEL_FORMATS)
 @pytest.mark.parametrize(("start", "count", "tokens"), [(0, 100, 128), (70, 64, 64), (64, 1, 64)])
-@pytest.mark.contract("KVFMT-001")
 def test_a_chunk_is_written_as_the_reference_writes_it(name: str, start: int, count: int, tokens: int) -> None:
     rng = np.random.default_rng(start)
     pool = jax.jit(lambda: zero_pool(name, layers=2, pages=7, heads=2, width=32))()

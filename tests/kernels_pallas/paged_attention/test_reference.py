@@ -63,7 +63,6 @@ def new_pool(name: str) -> KvPool:
     ("name", "position"),
     [("fp32", 0), ("fp32", 63), ("fp32", 64), ("fp32", 200), ("bf16", 200), ("int8", 200), ("fp8", 200)],
 )
-@pytest.mark.contract("KVFMT-001")
 def test_decode_rows_mean_the_models_attention(name: str, position: int) -> None:
     lane = Lane(position, position)
     projected = lane.rng.standard_normal((2, 2 * QUERIES * WIDTH + 2 * HEADS * WIDTH)).astype(np.float32)

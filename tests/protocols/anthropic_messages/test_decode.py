@@ -124,7 +124,7 @@ def test_display(display: str | None, shown: bool) -> None:
 # Tools
 
 
-@contract("ANTH-028", "TMPL-005")
+@contract("TMPL-005")
 def test_a_tool_is_declared_as_it_was_received() -> None:
     schema = {"type": "object", "required": ["z"], "properties": {"z": {"type": "string"}, "a": {}}}
     (found,) = request(

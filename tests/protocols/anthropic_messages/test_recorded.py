@@ -66,7 +66,7 @@ async def check(found: Any) -> None:
         assert answer.json()["stop_reason"] == "end_turn"
 
 
-@contract("ANTH-001", "ANTH-045", "D10")
+@contract("ANTH-045", "D10")
 @pytest.mark.parametrize("found", recorded(DATA))
 async def test_a_recorded_request(found: Any) -> None:
     await check(found)

@@ -94,13 +94,7 @@ MALFORMED = [
 
 
 @contract("ERR-003", "ERR-004", "ERR-005")
-@pytest.mark.parametrize(
-    ("wire", "param", "code"),
-    [
-        pytest.param(*case, marks=[contract("ANTH-028")] if case[1].startswith("tools[1].input_") else [])
-        for case in MALFORMED
-    ],
-)
+@pytest.mark.parametrize(("wire", "param", "code"), MALFORMED)
 def test_malformed_bodies(wire: Any, param: str, code: str) -> None:
     assert refusal(wire) == (code, param)
     if param != "stream":  # which does not concern a count

@@ -51,7 +51,7 @@ def create(client: anthropic.Anthropic, **members: Any) -> Any:
     return client.messages.create(**{"model": "m", "max_tokens": 99, "messages": MESSAGES, **members})
 
 
-@contract("HTTP-003", "HTTP-004", "ANTH-001", "ANTH-047")
+@contract("HTTP-003", "HTTP-004", "ANTH-047")
 @pytest.mark.parametrize("prefix", ["", "/v1"], ids=["as documented", "with a prefix too many"])
 async def test_a_message(prefix: str) -> None:
     host = FakeHost(script("Hel", "lo", reasoning=["h", "m"]))

@@ -119,7 +119,6 @@ def test_progress() -> None:
     assert not any("prompt_progress" in chunk for chunk in chunks(events))
 
 
-@contract("OBS-016")
 def test_progress_where_everything_is_reused() -> None:
     events = (Started(64, 64), unit(64, 0.01, 64, 64), TextDelta("a", "answer"), finished())
     reports = [chunk["prompt_progress"] for chunk in chunks(events, progress=True) if "prompt_progress" in chunk]

@@ -84,7 +84,7 @@ def loop(sdk: openai.OpenAI, prompt: str, tools: list[Any], *, stream: bool) -> 
     raise AssertionError("the loop does not end")
 
 
-@contract("CHAT-020", "CHAT-024", "CHAT-044", "TOOL-027", "HTTP-003")
+@contract("CHAT-024", "CHAT-044", "TOOL-027", "HTTP-003")
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_tool_loop_of_two_steps(stream: bool) -> None:
     prompt = '[[call:get_weather {"zip": "01067", "days": 3, "city": "Dresden"}]] [[then:get_time]]'

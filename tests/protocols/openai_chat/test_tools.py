@@ -25,7 +25,7 @@ def read(*tools: Any, **members: Any) -> Any:
     )
 
 
-@contract("CHAT-020", "TMPL-005")
+@contract("TMPL-005")
 def test_a_function() -> None:
     parameters = {"required": ["z"], "type": "object", "properties": {"z": {"type": "string"}, "a": {}}}
     declared = {"parameters": parameters, "name": "f", "strict": False, "description": "d", "more": 1}

@@ -95,7 +95,6 @@ def test_a_call_and_its_output() -> None:
     assert found[2] == Turn(role="tool", parts=(Text("21 C"),), call_id="c1")
 
 
-@contract("RITEM-007")
 def test_an_output_of_parts_is_the_same_as_a_string() -> None:  # RSP-03
     as_parts = turns(user("u"), call("c1"), output("c1", [{"type": "input_text", "text": "ok"}]))
     assert as_parts == turns(user("u"), call("c1"), output("c1", "ok"))
@@ -151,7 +150,7 @@ REFUSED: list[tuple[list[Any], str, str]] = [
     ([reasoning("a", summary=[{"type": "text", "text": "a"}])], "input[0].summary[0].type", "invalid_value"),
 ]  # fmt: skip
 MARKS = {
-    "vision_disabled": ["RITEM-004", "ERR-009"],
+    "vision_disabled": ["ERR-009"],
     "unsupported_parameter": ["RITEM-019"],
     "invalid_reasoning_item": ["D28", "RITEM-005"],
     "missing_required_parameter": ["ERR-005"],
@@ -159,9 +158,8 @@ MARKS = {
 
 
 def refused(at: int, items: list[Any], param: str, code: str) -> Any:
-    """One row of REFUSED; it is marked by its code, and by where it stands."""
-    of_outputs = param.startswith("input[1].output") or param == "input[1].call_id"
-    held = MARKS.get(code, []) + ["RITEM-007"] * of_outputs
+    """One row of REFUSED; it is marked by its code."""
+    held = MARKS.get(code, [])
     return pytest.param(items, param, code, id=f"{at}-{param}", marks=[contract(*held)] if held else [])
 
 
@@ -297,15 +295,8 @@ def test_assistant_items_out_of_order(items: list[Any], param: str) -> None:
         pytest.param([call("c"), user("u"), output("c")], "input[0].call_id", id="not behind its turn"),
         pytest.param([call("c")], "input[0].call_id", id="none at all"),
         pytest.param([call("c"), call("c"), output("c")], "input[1].call_id", id="one id for two calls"),
-        pytest.param(
-            [call("c"), output("c", name="g")], "input[1].name", id="another name", marks=contract("RITEM-007")
-        ),
-        pytest.param(
-            [call("c"), output("c", namespace="ns")],
-            "input[1].namespace",
-            id="another namespace",
-            marks=contract("RITEM-007"),
-        ),
+        pytest.param([call("c"), output("c", name="g")], "input[1].name", id="another name"),
+        pytest.param([call("c"), output("c", namespace="ns")], "input[1].namespace", id="another namespace"),
     ],
 )
 @contract("RITEM-014", "ERR-026")

@@ -24,7 +24,7 @@ def namespace(name: str, *tools: dict[str, Any]) -> dict[str, Any]:
     return {"type": "namespace", "name": name, "description": "d", "tools": list(tools)}
 
 
-@contract("RITEM-020", "TMPL-005")
+@contract("TMPL-005")
 def test_a_function_as_the_template_shows_it() -> None:
     flat = function("f", strict=False, parameters=SCHEMA, description="d")
     (tool,) = read_tools([flat]).tools
@@ -144,7 +144,6 @@ def test_callers_that_include_the_model() -> None:
     assert read_tools([function("f", allowed_callers=["direct", "code"], defer_loading=False)]).tools
 
 
-@contract("RESP-018", "RESP-019")
 def test_choices() -> None:
     assert read(body(tools=[function("f")])).request.calls_allowed
     assert read(body(tools=[function("f")], tool_choice="auto", parallel_tool_calls=True)).request.calls_allowed

@@ -62,6 +62,11 @@ _INCLUDED = "reasoning.encrypted_content"
 _KNOWN = frozenset(attrs.fields_dict(ResponsesBody)) | frozenset(_SDK_FIELDS) | frozenset(_EXTENSIONS)
 
 
+def refused_by_name() -> frozenset[str]:
+    """Names of the fields that are known and refused at some value or at every one."""
+    return frozenset(_SDK_FIELDS) | frozenset(_EXTENSIONS) | frozenset(_VALUES)
+
+
 def refuse_fields_by_name(body: Mapping[str, JSONValue]) -> None:
     """Refuse the first top-level field that is unknown or asks for what is not offered.
 

@@ -65,7 +65,6 @@ def test_logits_are_those_of_the_per_layer_form(devices: tuple[JaxDevice, JaxDev
 
 
 @pytest.mark.slow
-@pytest.mark.contract("KVFMT-001")
 @pytest.mark.parametrize(
     ("formats", "kv_format"),
     [("bf16", "bf16"), ("fp8_row", "fp8"), ("q4_g64", "int8"), ("nvfp4", "bf16"), ("q6_g64", "fp32")],
