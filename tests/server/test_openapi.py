@@ -1,7 +1,7 @@
 """The OpenAPI document: it names what is served, and its schemas take what is taken and refuse what is refused."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
@@ -118,3 +118,58 @@ def test_rules(member: str, schema: Any) -> None:
     assert outer["description"] == "All rules at once."
     inner: Any = schemas.components["server.Inner"]
     assert inner["properties"] == {"word": {"type": "string", "enum": ["a", "b"]}}
+
+
+def wire_class(name: str, module: str, **annotations: Any) -> Any:
+    """An attrs class as if it were defined in `module`."""
+    made = attrs.make_class(name, {field: attrs.field(type=kind) for field, kind in annotations.items()}, frozen=True)
+    made.__module__ = module
+    return made
+
+
+def test_a_plugin_of_a_single_file_has_schemas() -> None:
+    schemas = WireSchemas()
+    assert schemas.reference(wire_class("Body", "ninfer_echo", n=int)) == {
+        "$ref": "#/components/schemas/ninfer_echo.Body"
+    }
+    assert schemas.components["ninfer_echo.Body"]["properties"] == {"n": {"type": "integer"}}
+
+
+def test_classes_of_one_name_are_all_there() -> None:
+    schemas = WireSchemas()
+    modules = ("ninfer_echo.asked", "ninfer_echo.answered", "ninfer_echo.answered")
+    classes = [wire_class("Message", module, n=int) for module in modules]
+    named = [schemas.reference(one)["$ref"] for one in classes]
+    assert named == [
+        "#/components/schemas/ninfer_echo.Message",
+        "#/components/schemas/ninfer_echo.answered.Message",
+        "#/components/schemas/ninfer_echo.answered.Message-2",
+    ]
+    assert len(schemas.components) == 3
+    assert [schemas.reference(one)["$ref"] for one in classes] == named
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (str | None, {"type": "string"}),
+        (object, {}),
+        (dict, {"type": "object"}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (list[str], {"type": "array", "items": {"type": "string"}}),
+        (tuple[int, str], {
+            "type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2,
+        }),
+        (Literal["a", 1], {"enum": ["a", 1]}),
+        (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        (Annotated[float, Number(low=0)], {"type": "number", "minimum": 0}),
+        (Annotated[list[int], Array(most=2)], {"type": "array", "items": {"type": "integer"}, "maxItems": 2}),
+    ],
+)  # fmt: skip
+def test_plain_annotations(annotation: Any, schema: Any) -> None:
+    schemas = WireSchemas()
+    schemas.reference(wire_class("Body", "ninfer_echo", x=annotation))
+    assert schemas.components["ninfer_echo.Body"]["properties"] == {"x": schema}

@@ -8,13 +8,24 @@ It knows attrs classes and rules, no route. What it says holds, but it does not 
 that are read by their `type`, are decided beyond the wire types.
 """
 
-import types
+import math
+import re
 from collections.abc import Mapping
-from typing import Annotated, Union, get_args, get_origin
+from typing import Literal, cast, get_args, get_origin
 
 import attrs
 
-from ninfer.protocols.structure import Array, Boolean, Integer, Number, Object, String
+from ninfer.protocols.annotations import (
+    ARRAYS,
+    OBJECTS,
+    SCALARS,
+    bare,
+    item_types,
+    members_of,
+    rule_of,
+    takes_anything,
+)
+from ninfer.protocols.structure import Array, Boolean, Integer, Number, Object, Rule, String, fields_of, reader_of
 
 Schema = dict[str, object]
 
@@ -24,19 +35,33 @@ class WireSchemas:
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
+        self._names: dict[type[object], str] = {}
 
     def reference(self, wire_type: type[object]) -> Schema:
-        """A reference to the schema of an attrs class, which is made if it is new."""
-        name = f"{wire_type.__module__.split('.')[-2]}.{wire_type.__name__}"
-        if name not in self.components:
+        """A reference to the schema of an attrs class, which is made if it is new.
+
+        Raises:
+            Unreadable: an annotation in it has no meaning in JSON.
+        """
+        if wire_type not in self._names:
+            name = self._names[wire_type] = self._free_name(wire_type)
             self.components[name] = {}  # a type may hold itself
             self.components[name] = self._object(wire_type)
-        return {"$ref": f"#/components/schemas/{name}"}
+        return {"$ref": f"#/components/schemas/{self._names[wire_type]}"}
+
+    def _free_name(self, wire_type: type[object]) -> str:
+        """The folder's name and the class's; where another class has taken that, the module's in full."""
+        module = wire_type.__module__.split(".")
+        names = [f"{module[-2:][0]}.{wire_type.__name__}", f"{wire_type.__module__}.{wire_type.__qualname__}"]
+        names += [f"{names[1]}-{number}" for number in range(2, len(self._names) + 3)]
+        legal = (re.sub(r"[^A-Za-z0-9._-]", "_", name) for name in names)
+        return next(name for name in legal if name not in self.components)
 
     def _object(self, wire_type: type[object]) -> Schema:
+        reader_of(cast(type, wire_type))  # refuses what the schema would only leave out
         properties: Schema = {}
         required: list[str] = []
-        for field in attrs.fields(wire_type):  # type: ignore[arg-type]
+        for field in fields_of(wire_type):
             schema = self._value(field.type)
             if field.default is attrs.NOTHING:
                 required.append(field.name)
@@ -48,24 +73,34 @@ class WireSchemas:
         return {**schema, "required": required} if required else schema
 
     def _value(self, annotation: object) -> Schema:
-        if get_origin(annotation) is Annotated:
-            inner, rule, *_ = get_args(annotation)
-            return self._ruled(rule, inner)
-        if get_origin(annotation) in (Union, types.UnionType):
-            members = [member for member in get_args(annotation) if member is not type(None)]
+        annotation = bare(annotation)
+        rule = rule_of(annotation)
+        if rule is not None:
+            return self._ruled(rule, get_args(annotation)[0])
+        if takes_anything(annotation):
+            return {}
+        if annotation in SCALARS:
+            return self._ruled(SCALARS[annotation], annotation)
+        members = members_of(annotation)
+        if members is not None:
             found = [self._value(member) for member in members]
             return found[0] if len(found) == 1 else {"anyOf": found}
-        if isinstance(annotation, type) and attrs.has(annotation):
-            return self.reference(annotation)
-        return {}
+        origin = get_origin(annotation) or annotation
+        if origin is Literal:
+            return {"enum": list(get_args(annotation))}
+        if origin in ARRAYS:
+            return self._array(annotation)
+        if origin in OBJECTS:
+            value = self._value((get_args(annotation) or (str, object))[1])
+            return {"type": "object", **({"additionalProperties": value} if value else {})}
+        return self.reference(cast(type[object], annotation))
 
-    def _ruled(self, rule: object, inner: object) -> Schema:
+    def _ruled(self, rule: Rule, inner: object) -> Schema:
         match rule:
             case Number(low, high):
-                return {"type": "number", "minimum": low, "maximum": high}
+                return {"type": "number", **_limits(minimum=_finite(low), maximum=_finite(high))}
             case Integer(low, high):
-                bounds = {"minimum": low, "maximum": high}
-                return {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}}
+                return {"type": "integer", **_limits(minimum=low, maximum=high)}
             case String(one_of, non_empty):
                 limits: Mapping[str, object] = (
                     {"enum": list(one_of)} if one_of else {"minLength": 1} if non_empty else {}
@@ -76,13 +111,23 @@ class WireSchemas:
             case Object():
                 return {"type": "object"}
             case Array(least, most, or_string):
-                array = self._array(inner, least, most)
+                arrays = [one for one in (inner, *get_args(inner)) if (get_origin(one) or one) in ARRAYS]
+                array = self._array(arrays[0]) if arrays else {"type": "array", "items": {}}
+                array |= _limits(minItems=least or None, maxItems=most)
                 return {"anyOf": [{"type": "string"}, array]} if or_string else array
         return {}
 
-    def _array(self, inner: object, least: int, most: int | None) -> Schema:
-        members = [inner, *get_args(inner)]
-        tuples = [member for member in members if get_origin(member) is tuple]
-        items = self._value(get_args(tuples[0])[0]) if tuples else {}
-        limits = {"minItems": least or None, "maxItems": most}
-        return {"type": "array", "items": items, **{name: limit for name, limit in limits.items() if limit is not None}}
+    def _array(self, annotation: object) -> Schema:
+        *fixed, rest = item_types(annotation)
+        if rest is Ellipsis:
+            return {"type": "array", "items": self._value(fixed[0])}
+        places = [self._value(one) for one in (*fixed, rest)]
+        return {"type": "array", "prefixItems": places, "minItems": len(places), "maxItems": len(places)}
+
+
+def _limits(**limits: object) -> Schema:
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _finite(bound: float) -> float | None:
+    return None if math.isinf(bound) else bound
