@@ -207,7 +207,7 @@ def everything(text: str) -> GenerationRequest:
             Turn(role="user", parts=(Text(text), CachePoint())),
             Turn(role="assistant", parts=(Reasoning(text), Text(text))),
         ),
-        tools=(Tool(name=text, declaration=declaration, cache_point=True),),
+        tools=(Tool(name="f", declaration=declaration, cache_point=True),),
         thinking=ThinkingFields(enabled=False, preserve=True),
         template_kwargs={"style": text, "more": {text: [text]}},
     )

@@ -145,7 +145,7 @@ TEXT: dict[str, tuple[str, Fallback]] = {
     "undeclared": (call("rm"), Fallback.UNDECLARED_TOOL),
     "no name": (call(""), Fallback.INVALID_TOOL_NAME),
     "bad name": (call("a b"), Fallback.INVALID_TOOL_NAME),
-    "long name": (call("x" * 300), Fallback.INVALID_TOOL_NAME),
+    "long name": (call("x" * 513), Fallback.INVALID_TOOL_NAME),
     "missing bracket": (call().replace("=f>", "=f"), Fallback.MALFORMED_STRUCTURE),
     "no wrapper's end": (call().removesuffix("</tool_call>"), Fallback.MALFORMED_STRUCTURE),  # TOOL-13
     "second without wrapper's end": (

@@ -32,13 +32,15 @@ from ninfer.conversation.events import (
 )
 from ninfer.conversation.json_values import MAX_DEPTH, JSONValue, is_deeper, well_formed, well_formed_value
 from ninfer.conversation.request import EFFORTS, NO_EFFORT, GenerationRequest, ModelCard, SamplingFields, ThinkingFields
-from ninfer.conversation.tools import Tool, ToolCall
+from ninfer.conversation.tools import MAX_TOOL_NAME_CHARS, TOOL_NAME, Tool, ToolCall
 from ninfer.conversation.turns import CachePoint, Part, Reasoning, Role, Text, Turn
 
 __all__ = [
     "EFFORTS",
     "MAX_DEPTH",
+    "MAX_TOOL_NAME_CHARS",
     "NO_EFFORT",
+    "TOOL_NAME",
     "CachePoint",
     "CallMade",
     "Committed",

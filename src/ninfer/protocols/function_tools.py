@@ -3,10 +3,9 @@
 It knows names and numbers of calls, no wire form. Names become part of the markup that the model writes.
 """
 
-import re
 from collections.abc import Sequence
 
-from ninfer.conversation import InvalidRequest, Tool
+from ninfer.conversation import TOOL_NAME, InvalidRequest, Tool
 from ninfer.protocols.refusal import unsupported
 from ninfer.protocols.values import shown
 
@@ -14,13 +13,15 @@ UNCONSTRAINED_ARGUMENTS = "arguments are not constrained by their schema in this
 UNLIMITED_CALLS = "the number of calls cannot be limited in this build"
 CALLED_BY_THE_MODEL = "tools are called by the model alone"
 
-_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
+MOST_NAME_CHARS = 128
 
 
 def check_name(path: str, name: str) -> None:
     """Raise `InvalidRequest` unless `name`, which stands at `path`, is 1 to 128 letters, digits, _, - or dots."""
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"{path}: expected 1 to 128 letters, digits, _, - or ., got {shown(name)}", param=path)
+    if not 0 < len(name) <= MOST_NAME_CHARS or not TOOL_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{path}: expected 1 to {MOST_NAME_CHARS} letters, digits, _, - or ., got {shown(name)}", param=path
+        )
 
 
 def declared_twice(path: str, name: str) -> InvalidRequest:

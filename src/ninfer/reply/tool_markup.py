@@ -23,9 +23,10 @@ from typing import TypeAlias
 
 import attrs
 
+from ninfer.conversation import MAX_TOOL_NAME_CHARS, TOOL_NAME
 from ninfer.reply.cursor import Cursor
 
-MAX_NAME_CHARS = 256
+MAX_PARAMETER_NAME_CHARS = 256
 
 WRAPPERS = {"<tool_call>": "</tool_call>", "<function_calls>": "</function_calls>"}
 """Opening tag -> its closing tag."""
@@ -47,7 +48,6 @@ _PARAMETERS = {
     '<param name="': ('">', "</param>"),
 }
 
-_NAME = re.compile(r"[A-Za-z0-9_-]*")
 _PARAMETER_NAME_END = re.compile(r'[<>\n"]')
 
 _MAX_REPAIRS = 4
@@ -188,13 +188,13 @@ class Region:
 
     def _name(self, tag_end: str) -> Generator[None, None, str]:
         start = self._here.at
-        while (found := _NAME.match(self._here.text, start)) is not None and found.end() == len(self._here.text):
-            if found.end() - start > MAX_NAME_CHARS:
+        while (found := TOOL_NAME.match(self._here.text, start)) is not None and found.end() == len(self._here.text):
+            if found.end() - start > MAX_TOOL_NAME_CHARS:
                 break
             if not (yield from self._here.more()):
                 raise _Failure(Fallback.MALFORMED_STRUCTURE)
         name = found.group() if found is not None else ""
-        if not 0 < len(name) <= MAX_NAME_CHARS:
+        if not 0 < len(name) <= MAX_TOOL_NAME_CHARS:
             raise _Failure(Fallback.INVALID_TOOL_NAME)
         self._here.at = start + len(name)
         after = self._here.text[self._here.at]
@@ -225,9 +225,9 @@ class Region:
                 end = _PARAMETER_NAME_END.search(self._here.text, name_at)
                 if end is not None:
                     break
-                if len(self._here.text) - name_at > MAX_NAME_CHARS or not (yield from self._here.more()):
+                if len(self._here.text) - name_at > MAX_PARAMETER_NAME_CHARS or not (yield from self._here.more()):
                     break
-            if end is not None and name_at < end.start() <= name_at + MAX_NAME_CHARS:
+            if end is not None and name_at < end.start() <= name_at + MAX_PARAMETER_NAME_CHARS:
                 self._here.at = end.start()
                 if (yield from self._here.accept([tag_end])) is not None:
                     return self._here.text[name_at : end.start()], closer

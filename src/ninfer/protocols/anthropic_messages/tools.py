@@ -6,7 +6,7 @@ from ninfer.conversation import InvalidRequest, Tool
 from ninfer.protocols.anthropic_messages.breakpoints import Breakpoints
 from ninfer.protocols.anthropic_messages.refused import refuse_tool
 from ninfer.protocols.anthropic_messages.wire import WireMessage, WireTool
-from ninfer.protocols.function_tools import declared_twice
+from ninfer.protocols.function_tools import check_name, declared_twice
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
 from ninfer.protocols.values import shown
@@ -45,6 +45,7 @@ def lower_tools(
         path = f"tools[{at}]"
         refuse_tool(path, members)
         tool = structure(members, WireTool, at=path)
+        check_name(f"{path}.name", tool.name)
         if tool.name in seen:
             raise declared_twice(f"{path}.name", tool.name)
         seen.add(tool.name)
