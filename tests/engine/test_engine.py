@@ -309,6 +309,12 @@ async def test_what_can_never_fit_is_refused_at_once() -> None:
             with pytest.raises(CapacityExceeded, match=f"a prompt of {length} tokens can never fit"):
                 async with engine.submit(prompt(length), plan(1)):
                     pytest.fail("accepted")
-        failed = (await everything(engine, prompt(250), plan(40)))[-1]
-        assert isinstance(failed, Failed)
-        assert isinstance(failed.error, CapacityExceeded)
+        assert engine.limits.request_tokens == 257
+        heard = await everything(engine, prompt(250), plan(40))
+        assert heard[-1] == Finished(StopReason.CONTEXT_LIMIT)
+        assert sum(isinstance(event, Tokens) for event in heard) == 7
+
+
+async def test_the_device_has_the_last_word_on_the_capacity() -> None:
+    async with open_engine(FakeDevice(total_pages=4), limits(pages=6, context_tokens=1000)) as engine:
+        assert (engine.limits.kv_capacity_tokens, engine.limits.request_tokens) == (256, 257)

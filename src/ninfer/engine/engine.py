@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 
 from ninfer.engine.cache import pages_for
@@ -23,6 +24,7 @@ from ninfer.engine.deep_stack import start_deep
 from ninfer.engine.device import Device
 from ninfer.engine.scheduler import Note
 from ninfer.engine.types import (
+    PAGE_TOKENS,
     CapacityExceeded,
     EngineError,
     EngineEvent,
@@ -58,7 +60,7 @@ class RunningEngine:
 
     @property
     def limits(self) -> EngineLimits:
-        """What is fixed at start."""
+        """What is fixed at start; read them when the engine is ready."""
         return self._limits
 
     @property
@@ -113,6 +115,7 @@ class RunningEngine:
         await self._ready.wait()
         if self._start_error is not None:
             raise self._start_error
+        self._limits = attrs.evolve(self._limits, kv_capacity_tokens=self.figures().total_pages * PAGE_TOKENS)
 
     def abandon(self) -> None:
         """Let the thread end by itself, and wait for nothing."""

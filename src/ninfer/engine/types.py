@@ -115,6 +115,7 @@ class StopReason(enum.Enum):
     STOP_TOKEN = "stop_token"
     OUTPUT_LIMIT = "output_limit"
     CONTEXT_LIMIT = "context_limit"
+    """It is as long as one request can be here: the context ceiling, or all of the KV memory."""
 
 
 @attrs.frozen
@@ -206,6 +207,7 @@ class EngineLimits:
     """Ceiling of one request, prompt and output together."""
     lanes: int = attrs.field(validator=[validators.ge(1), validators.le(MAX_LANES)])
     kv_capacity_tokens: int = attrs.field(validator=validators.ge(PAGE_TOKENS))
+    """KV memory of all requests together. A plan until the engine is ready, then what the device has."""
     prefill_chunk_tokens: int = attrs.field(validator=validators.ge(PAGE_TOKENS))
     """The effective chunk: a multiple of `PAGE_TOKENS` (D38)."""
 
@@ -213,6 +215,11 @@ class EngineLimits:
     def _on_the_grid(self, attribute: "attrs.Attribute[int]", value: int) -> None:
         if value % PAGE_TOKENS:
             raise ValueError(f"prefill_chunk_tokens={value} is no multiple of {PAGE_TOKENS}")
+
+    @property
+    def request_tokens(self) -> int:
+        """Most tokens of one request that is alone, prompt and output together; the last of them needs no memory."""
+        return min(self.max_context_tokens, self.kv_capacity_tokens + 1)
 
 
 @attrs.frozen(kw_only=True)

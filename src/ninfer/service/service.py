@@ -153,13 +153,13 @@ class Service:
         raise queue_timeout(self._settings.pending_timeout_s)
 
     def _plan(self, request: GenerationRequest, prepared: PreparedPrompt) -> Generation:
-        ceiling = self._engine.limits.max_context_tokens
+        ceiling = self._engine.limits.request_tokens
         room = ceiling - len(prepared.tokens)
         wanted = self._settings.default_max_tokens if request.max_output_tokens is None else request.max_output_tokens
         if room < min(wanted, 1):
             raise ContextExceeded(
                 f"the prompt has {len(prepared.tokens)} tokens; with at least one token of output that is beyond the "
-                f"context ceiling of {ceiling} tokens"
+                f"{ceiling} tokens that one request may have here"
             )
         capacity_tokens = min(wanted, room)
         budget = None

@@ -177,7 +177,7 @@ class Driver:
         grown = False
         for ticket, unit in ran.items():
             request = self.requests[ticket]
-            if isinstance(unit, PrefillUnit) and unit.start == 0 and request.frontier:
+            if isinstance(unit, PrefillUnit) and unit.start == 0 and request.restored_at >= 0:
                 self._check_replay(request, unit)  # its pages were taken when it got its lane back, maybe turns ago
             else:
                 grown |= ticket != oldest and len(unit.pages) > request.pages
@@ -215,7 +215,7 @@ class Driver:
         return left_out
 
     def _limit(self, request: Expected) -> int:
-        return min(request.plan.max_new_tokens, self.limits.max_context_tokens - len(request.prompt.tokens))
+        return min(request.plan.max_new_tokens, self.limits.request_tokens - len(request.prompt.tokens))
 
     def _check_move(self, request: Expected, event: Rescheduled) -> None:
         assert event.transition in MOVES[request.move], f"{event.transition} after {request.move}"
@@ -298,7 +298,7 @@ class Driver:
         whole = undisturbed(
             request.prompt,
             request.plan,
-            max_context_tokens=max(self.limits.max_context_tokens, len(request.prompt.tokens)),
+            max_context_tokens=max(self.limits.request_tokens, len(request.prompt.tokens)),
         )
         tokens = tuple(request.tokens)
         assert tokens == whole[: len(tokens)], "a replay has changed the tokens"
@@ -311,10 +311,10 @@ class Driver:
                     assert reason is StopReason.OUTPUT_LIMIT
                 else:
                     assert reason is StopReason.CONTEXT_LIMIT
-                    assert len(request.prompt.tokens) + len(tokens) == self.limits.max_context_tokens
+                    assert len(request.prompt.tokens) + len(tokens) == self.limits.request_tokens
             case Failed(error=CapacityExceeded()):
-                # It had all that one request can have: the next token's page is one more than there are.
-                total = len(request.prompt.tokens) + len(tokens)
-                assert total > self.device.total_pages * 64 or total > self.limits.max_context_tokens
+                length = len(request.prompt.tokens)
+                assert not tokens
+                assert pages_for(length) > self.device.total_pages or length > self.limits.max_context_tokens
             case Failed(error=error):
                 assert isinstance(error, UnitFailed)

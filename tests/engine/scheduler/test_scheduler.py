@@ -255,13 +255,20 @@ def test_what_can_never_fit_is_told_so_and_waits_for_nothing() -> None:
     bench.submit(0, 200, 1)
     assert isinstance(failed := bench.told(0)[0], Failed)
     assert isinstance(failed.error, CapacityExceeded)
-    bench.submit(1, 190, 50)
+    assert not bench.scheduler.has_work
+
+
+@pytest.mark.contract("KV-014")
+@pytest.mark.parametrize(("length", "new", "said"), [(190, 50, 3), (192, 50, 1), (190, 3, 3), (190, 2, 2)])
+def test_a_reply_ends_where_the_whole_pool_ends(length: int, new: int, said: int) -> None:
+    bench = Bench(lanes=2, pages=3)
+    bench.submit(0, length, new)
     for _ in range(20):
         bench.turn()
-    assert isinstance(failed := bench.told(1)[-1], Failed)
-    assert isinstance(failed.error, CapacityExceeded)
-    # All that fits has been said before: positions up to 191 have pages, and the last token needs none.
-    assert sum(isinstance(event, Tokens) for event in bench.told(1)) == 3
+    # Positions up to 191 have pages, and the last token needs none.
+    assert sum(isinstance(event, Tokens) for event in bench.told(0)) == said
+    reason = StopReason.OUTPUT_LIMIT if said == new else StopReason.CONTEXT_LIMIT
+    assert bench.told(0)[-1] == Finished(reason)
     assert not bench.scheduler.has_work
 
 

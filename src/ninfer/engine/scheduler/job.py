@@ -54,7 +54,7 @@ class Job:
     prompt: tuple[int, ...]
     plan: Plan
     limit_tokens: int
-    """Tokens it may generate: the smaller of what it asked for and what the context has room for."""
+    """Tokens it may generate: the smaller of what it asked for and what context and pool have room for."""
     pacing: Pacing = UNPACED
 
     passed: int = 0
@@ -135,13 +135,13 @@ class Job:
         forced = self.thinking.budget.forced_tokens
         return forced if len(self.generated) + len(forced) <= self.limit_tokens else ()
 
-    def stop_reason(self, max_context_tokens: int) -> StopReason | None:
+    def stop_reason(self, request_tokens: int) -> StopReason | None:
         """Why it is complete after its latest token, or None."""
         if self.generated and self.generated[-1] in self.plan.stop_tokens:
             return StopReason.STOP_TOKEN
         if len(self.generated) >= self.plan.max_new_tokens:
             return StopReason.OUTPUT_LIMIT
-        if len(self.prompt) + len(self.generated) >= max_context_tokens:
+        if len(self.prompt) + len(self.generated) >= request_tokens:
             return StopReason.CONTEXT_LIMIT
         return None
 

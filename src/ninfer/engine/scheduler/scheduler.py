@@ -11,6 +11,8 @@ keeps everybody younger from taking new ones meanwhile. A device that has lost i
 Tokens that a thinking budget forces are committed and published at once, and fed afterwards as a replay feeds its
 tokens: nothing samples them, and the round in flight that chose one in their place is dropped.
 
+A request ends where the context or the whole pool ends, whichever comes first, so none is admitted that waits for ever.
+
 Invariants: the oldest admitted request is never paused and always progresses; at most `lanes` younger requests are
 admitted past a waiting one that does not fit; a lane's pages and slot are free only when nothing in flight uses them.
 """
@@ -82,7 +84,7 @@ class Scheduler:
     def __init__(self, limits: EngineLimits, *, total_pages: int, total_slots: int) -> None:
         if total_slots < limits.lanes:
             raise ValueError(f"{limits.lanes} lanes need as many slots, the device has {total_slots}")
-        self._limits = limits
+        self._limits = attrs.evolve(limits, kv_capacity_tokens=total_pages * PAGE_TOKENS)
         self._lanes = Lanes(lanes=limits.lanes, total_pages=total_pages)
         self._jobs: dict[int, Job] = {}  # ticket -> every request that has not ended
         self._waiting: list[Job] = []  # those that never had a lane, in the order of arrival
@@ -97,7 +99,7 @@ class Scheduler:
         """Queue a request. Tickets grow with each one. Returns its failure if it can never fit."""
         if ticket in self._jobs or (self._waiting and ticket < self._waiting[-1].ticket):
             raise LedgerError(f"ticket {ticket} is out of order")
-        room_tokens = self._limits.max_context_tokens - len(prompt.tokens)
+        room_tokens = self._limits.request_tokens - len(prompt.tokens)
         if room_tokens < 0 or pages_for(len(prompt.tokens)) > self._lanes.pages.total_pages:
             return ((ticket, Failed(CapacityExceeded(f"a prompt of {len(prompt.tokens)} tokens can never fit"))),)
         job = Job(
@@ -231,10 +233,6 @@ class Scheduler:
         while lanes.paused:
             job = lanes.paused[0]
             need = pages_for(self._rebuilt_end(job))
-            if need > lanes.pages.total_pages:
-                del lanes.paused[0], self._jobs[job.ticket]
-                turn.notes.append((job.ticket, Failed(_never_fits(need, lanes.pages.total_pages))))
-                continue
             if lanes.outranked(job):
                 if not lanes.slots.free_slots or lanes.unpromised_pages < need:
                     return
@@ -305,16 +303,9 @@ class Scheduler:
 
     def _acquire(self, job: Job, end: int, turn: _Turn) -> bool:
         """Make the job's table cover all positions before `end`."""
-        need = pages_for(end)
-        missing = need - len(job.pages)
+        missing = pages_for(end) - len(job.pages)
         if missing <= 0:
             return True
-        if need > self._lanes.pages.total_pages:
-            # Not before its last token is known: it may be the one that ends the request well.
-            if not job.in_flight:
-                self._end(job, Failed(_never_fits(need, self._lanes.pages.total_pages)))
-                self._vacate(job, turn.notes, turn.now_s)
-            return False
         if turn.short or not self._lanes.make_room(job, missing):
             turn.short = True
             return False
@@ -378,7 +369,7 @@ class Scheduler:
             self._finish_if_complete(job)
 
     def _finish_if_complete(self, job: Job) -> None:
-        reason = job.stop_reason(self._limits.max_context_tokens)
+        reason = job.stop_reason(self._limits.request_tokens)
         if reason is not None:
             self._end(job, Finished(reason))
 
@@ -415,10 +406,3 @@ def _held_back(job: Job, turn: _Turn) -> bool:
         return False
     turn.wake_s = job.ready_s if turn.wake_s is None else min(turn.wake_s, job.ready_s)
     return True
-
-
-def _never_fits(need_pages: int, total_pages: int) -> CapacityExceeded:
-    return CapacityExceeded(
-        f"the request needs {need_pages * PAGE_TOKENS} tokens of KV memory alone, the pool has "
-        f"{total_pages * PAGE_TOKENS}"
-    )
