@@ -12,7 +12,7 @@ import attrs
 from ninfer.conversation.errors import InvalidRequest
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.\-]*")
-"""The characters of a tool's name. The model writes it into its markup, where whoever reads a call goes by the same ones."""
+"""The characters of a tool's name. The model writes it into its markup, where calls are read by the same ones."""
 
 MAX_TOOL_NAME_CHARS = 512
 """Room for two names of 128 characters and what joins them, so that a namespace's function can be called as well."""
