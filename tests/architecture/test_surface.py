@@ -52,7 +52,9 @@ def test_what_a_plugin_may_rely_on() -> None:
     assert members(plugin.Protocol) == {"name", "request_id_header", "routes", "error", "stream_error"}
     assert members(plugin.Call) == {"request_id", "headers", "path_args", "query", "decoded", "reply", "stream"}
     assert members(plugin.FrameSink) == {"send"}
-    assert [field.name for field in plugin.Route.__attrs_attrs__] == ["method", "path", "handler", "summary", "body"]
+    fields = ["method", "path", "handler", "summary", "body", "streams"]
+    assert [field.name for field in plugin.Route.__attrs_attrs__] == fields
+    assert [field.name for field in plugin.StreamForm.__attrs_attrs__] == ["content_type", "keep_alive"]
     assert [field.name for field in plugin.WireError.__attrs_attrs__] == ["status", "body", "headers"]
 
 

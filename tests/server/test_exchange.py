@@ -14,11 +14,11 @@ from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.server.app import create_app
-from ninfer.server.frames import KEEP_ALIVE
 from ninfer.server.running import RunningCalls
 from tests.fakes.host import CARD, FakeHost, Step, script
 from tests.fakes.server import ASGIAnswer, asgi_call, post_json, sse_data
 
+KEEP_ALIVE = b": keep-alive\n\n"
 BODY = {"model": CARD.id, "messages": [{"role": "user", "content": "Hi"}]}
 STREAM = {**BODY, "stream": True}
 CHAT = "/v1/chat/completions"

@@ -5,11 +5,13 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer.server.frames import KEEP_ALIVE, ROOM_BYTES, FrameBody, FrameQueue
+from ninfer.server.frames import ROOM_BYTES, FrameBody, FrameQueue
+
+KEEP_ALIVE = b": keep-alive\n\n"
 
 
 async def drained(queue: FrameQueue) -> list[bytes]:
-    return [piece async for piece in FrameBody(queue, keep_alive_s=5, begin_with_comment=False)]
+    return [piece async for piece in FrameBody(queue, keep_alive=KEEP_ALIVE, keep_alive_s=5, silent=False)]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=ROOM_BYTES // 2), max_size=8))
@@ -57,7 +59,7 @@ async def test_comments_fill_each_silence_and_delay_nothing(autojump_clock: trio
     begin_s = trio.current_time()
 
     async def take() -> None:
-        async for piece in FrameBody(queue, keep_alive_s=5, begin_with_comment=True):
+        async for piece in FrameBody(queue, keep_alive=KEEP_ALIVE, keep_alive_s=5, silent=True):
             came.append((trio.current_time() - begin_s, piece))
 
     async with trio.open_nursery() as nursery:

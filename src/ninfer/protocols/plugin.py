@@ -6,7 +6,7 @@ task, and answers by `call.reply` or by frames through `call.stream()`. The buil
 
 Invariant: a handler answers exactly once. It may raise `RequestError` at any moment: before an answer has begun the
 server turns it into `protocol.error(...)`, afterwards into `protocol.stream_error(...)` and the end of the stream.
-Cancellation of the handler means that the client is gone.
+Cancellation of the handler means that the client is gone. `mounting` checks what a protocol gives.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,28 +25,47 @@ ENTRY_POINT_GROUP = "ninfer.protocols"
 Decoded = TypeVar("Decoded")
 
 
+ReplyBody: TypeAlias = "Mapping[str, object] | str"
+"""A whole body: an object, which goes out as JSON, or text, which goes out as it is (`text/plain; charset=utf-8`)."""
+
+
 @attrs.frozen(kw_only=True)
 class WireError:
-    """An error as it goes out: status, JSON body, headers beside the request id."""
+    """An error as it goes out: a status from 400 on, a body, headers beside the request id."""
 
     status: int
-    body: Mapping[str, object]
+    body: ReplyBody
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
+@attrs.frozen(kw_only=True)
+class StreamForm:
+    """What the streams of a route are: how they are called, and what is sent while there is nothing to say."""
+
+    content_type: str
+    keep_alive: bytes | None = attrs.field(validator=attrs.validators.optional(attrs.validators.min_len(1)))
+    """Sent after each 5 s of silence. Readers must skip it; None where the format has nothing that they skip."""
+
+
+EVENT_STREAM = StreamForm(content_type="text/event-stream", keep_alive=b": keep-alive\n\n")
+"""Server-sent events, with a comment in silences (HTTP-011)."""
+NDJSON = StreamForm(content_type="application/x-ndjson", keep_alive=None)
+"""One JSON value a line. Nothing can be sent in a silence: readers parse every line."""
+
+
 class FrameSink(Interface):
-    """Where the frames of one event stream go."""
+    """Where the frames of one stream go."""
 
     async def send(self, frame: bytes) -> None:
-        """Queue one complete SSE frame (`data: ...\\n\\n`). Waits while the client's connection is full.
+        """Queue one complete frame (`data: ...\\n\\n`, or a line of JSON). Waits while the client's connection is full.
 
-        Headers leave with the first frame, or with the first keep-alive comment 5 s after `Call.stream` was entered.
+        Headers leave with the first frame, or with the first keep-alive 5 s after `Call.stream` was entered.
         """
         ...
 
 
 StreamFailed: TypeAlias = Callable[[RequestError], bytes]
-"""Makes the last bytes of a stream that has begun and fails: one or more complete SSE frames."""
+"""Makes the last bytes of a stream that has begun and fails: one or more complete frames."""
 
 
 class Call(Interface):
@@ -87,15 +106,20 @@ class Call(Interface):
         ...
 
     async def reply(
-        self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        body: ReplyBody,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
     ) -> None:
-        """Answer with one JSON body."""
+        """Answer with one body: an object as JSON, or a text. `content_type` calls it something else than usual."""
         ...
 
     def stream(
         self, *, headers: Mapping[str, str] | None = None, failed: StreamFailed | None = None
     ) -> AbstractAsyncContextManager[FrameSink]:
-        """Answer with an event stream that ends when the block is left.
+        """Answer with a stream of the route's form (`Route.streams`) that ends when the block is left.
 
         `failed` stands in for `Protocol.stream_error` in this one stream: for protocols whose last frame depends on
         what was sent before it.
@@ -120,6 +144,8 @@ class Route:
     """One line for the OpenAPI document."""
     body: type[object] | None = attrs.field(default=None, kw_only=True)
     """The wire type of the body, for the same document; None where there is no body, or none with a known form."""
+    streams: StreamForm = attrs.field(default=EVENT_STREAM, kw_only=True)
+    """The form of what the handler sends through `Call.stream`, if it does."""
 
 
 class Protocol(Interface):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from ninfer.protocols.mounting import BrokenProtocol, check_protocol, described, routes_of
 from ninfer.protocols.plugin import ENTRY_POINT_GROUP, Protocol, ProtocolFactory
 from ninfer.service.host import ProtocolHost
 
@@ -28,7 +29,7 @@ def load_protocols(
     """Construct the protocols called `names` (None: all that are installed), in the order of their names.
 
     Raises:
-        ProtocolLoadError: a name is unknown or given by two distributions, or a protocol fails to load.
+        ProtocolLoadError: a name is unknown or given by two distributions, or a protocol does not load or is broken.
         RouteConflict: two of them claim one method and path.
     """
     points = sorted(entry_points(group=ENTRY_POINT_GROUP) if found is None else found, key=lambda point: point.name)
@@ -51,11 +52,12 @@ def check_routes(protocols: Sequence[Protocol], *, reserved: Iterable[tuple[str,
     """Refuse two claims of one method and path, whatever their placeholders are called.
 
     Raises:
+        BrokenProtocol: a route cannot be mounted.
         RouteConflict: the message names both claimants.
     """
     owners = {(method, _shape(path)): "the server itself" for method, path in reserved}
     for protocol in protocols:
-        for route in protocol.routes():
+        for route in routes_of(protocol):
             claim = (route.method.upper(), _shape(route.path))
             if claim in owners:
                 raise RouteConflict(
@@ -70,13 +72,17 @@ def _shape(path: str) -> str:
 
 def _construct(point: EntryPoint, host: ProtocolHost) -> Protocol:
     try:
-        factory = cast(ProtocolFactory, point.load())
-        protocol = factory(host)
-        protocol.routes()
-    except Exception as error:
+        protocol = cast(ProtocolFactory, point.load())(host)
+    except (Exception, SystemExit) as error:
         raise ProtocolLoadError(
-            f"the protocol {point.name} of {_owner(point)} does not load: {type(error).__name__}: {error}"
+            f"the protocol {point.name} of {_owner(point)} does not load: {described(error)}"
         ) from error
+    try:
+        check_protocol(protocol)
+        if protocol.name != point.name:
+            raise BrokenProtocol(protocol, f"its entry point calls it {point.name}")
+    except BrokenProtocol as error:
+        raise ProtocolLoadError(f"{error}; it comes from {_owner(point)}, entry point {point.name}") from error
     return protocol
 
 

@@ -13,7 +13,7 @@ from quart.wrappers import Request
 from quart_trio import QuartTrio
 
 from ninfer.conversation import Unauthenticated
-from ninfer.protocols.sse import dump_json
+from ninfer.server.answers import response_of
 from ninfer.server.connection import request_id
 from ninfer.server.envelopes import Envelopes
 
@@ -42,9 +42,7 @@ def add_key_check(app: QuartTrio, api_key: str | None, envelopes: Envelopes) -> 
             "this server needs its API key, as `Authorization: Bearer KEY` or as `x-api-key: KEY`; none or another came"
         )
         answer = envelopes.answer(request.path, error, request_id(request), headers={"www-authenticate": "Bearer"})
-        return Response(
-            dump_json(answer.body), status=answer.status, content_type="application/json", headers=dict(answer.headers)
-        )
+        return response_of(answer)
 
 
 def add_cors(app: QuartTrio) -> None:

@@ -18,15 +18,16 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
 from ninfer.conversation import InternalError, InvalidRequest, NotFound
+from ninfer.protocols.mounting import routes_of
 from ninfer.protocols.plugin import Protocol, Route
 from ninfer.protocols.registry import check_routes
-from ninfer.protocols.sse import dump_json
 from ninfer.server import access, guards, models, openapi
+from ninfer.server.answers import response_of
 from ninfer.server.body_reader import BodyReader, too_large
 from ninfer.server.body_room import BodyRoom
 from ninfer.server.connection import Connection, request_id, request_nursery
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
-from ninfer.server.exchange import Answer, CallFacts, Exchange
+from ninfer.server.exchange import CallFacts, Exchange
 from ninfer.server.frames import FrameBody
 from ninfer.server.headers import HeaderMap
 from ninfer.server.running import RunningCalls
@@ -50,20 +51,23 @@ def create_app(
     `running` lets the caller end all requests at once (`running.stop()`); without it nobody can.
 
     Raises:
+        BrokenProtocol: a route of one cannot be mounted.
         RouteConflict: two protocols, or a protocol and the server itself, claim one method and path.
     """
     settings = ServerSettings() if settings is None else settings
     running = RunningCalls() if running is None else running
-    check_routes(protocols, reserved=(*models.RESERVED, ("GET", openapi.PATH)))
+    reserved = (*models.RESERVED, ("GET", openapi.PATH))
+    check_routes(protocols, reserved=reserved)
+    mounted = [(one, route) for one in protocols for route in routes_of(one)]
     app = QuartTrio("ninfer", static_folder=None)
     app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes))
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
     app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business
     app.config["RESPONSE_TIMEOUT"] = None  # the default ends streams after a minute, silently
-    envelopes = Envelopes(
-        [(path, one) for one in protocols for route in one.routes() for path in served_paths(route.path)]
-    )
+    owned: list[tuple[str, Protocol | None]] = [(path, None) for _, path in reserved]
+    owned += [(route.path, one) for one, route in mounted]
+    envelopes = Envelopes([(path, owner) for listed, owner in owned for path in served_paths(listed)])
     _add_errors(app, envelopes)
     guards.add_host_check(app, settings.allowed_hosts, envelopes)
     access.add_key_check(app, settings.api_key, envelopes)
@@ -72,24 +76,15 @@ def create_app(
     models.add_routes(app, host)
     openapi.add_route(app, protocols, needs_key=settings.api_key is not None)
     bodies = BodyReader()
-    for protocol in protocols:
-        for route in protocol.routes():
-            _add_route(
-                app, protocol, route, functools.partial(_answer_call, protocol, route, bodies, settings, running)
-            )
+    for protocol, route in mounted:
+        view = functools.partial(_answer_call, protocol, route, bodies, settings, running)
+        _add_route(app, protocol, route, view)
     return app
 
 
 def served_paths(path: str) -> tuple[str, ...]:
     """Where a listed path answers: itself, and under the doubled prefix that some base URLs lead to (HTTP-004)."""
     return (path, f"/v1{path}") if path.startswith("/v1/") else (path,)
-
-
-def json_response(answer: Answer) -> Response:
-    """A whole JSON answer as a Quart response."""
-    response = Response(dump_json(answer.body), status=answer.status, content_type="application/json")
-    response.headers.update(answer.headers)
-    return response
 
 
 def _add_route(app: QuartTrio, protocol: Protocol, route: Route, view: Callable[..., Awaitable[Response]]) -> None:
@@ -113,14 +108,17 @@ async def _answer_call(
         path_args=path_args,
         query={name: values[-1] for name, values in request.args.lists()},
     )
-    exchange = Exchange(facts, protocol, functools.partial(bodies.read, request_ctx.request))
+    exchange = Exchange(facts, protocol, route.streams, functools.partial(bodies.read, request_ctx.request))
     request_nursery(request).start_soon(_run_call, exchange, route, running)
     silent = await exchange.begin(settings.keep_alive_s)
     if exchange.answer is not None:
-        response = json_response(exchange.answer)
+        response = response_of(exchange.answer)
     else:
-        frames = FrameBody(exchange.frames, keep_alive_s=settings.keep_alive_s, begin_with_comment=silent)
-        response = Response(frames, content_type="text/event-stream", headers=_STREAM_HEADERS)
+        form = route.streams
+        frames = FrameBody(
+            exchange.frames, keep_alive=form.keep_alive, keep_alive_s=settings.keep_alive_s, silent=silent
+        )
+        response = Response(frames, content_type=form.content_type, headers=_STREAM_HEADERS)
         response.headers.update(exchange.stream_headers)
     response.headers[protocol.request_id_header] = facts.request_id
     return response
@@ -138,20 +136,18 @@ def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
     async def framework_error(error: HTTPException) -> Response:
         status = error.code or 500
         if status == 413:
-            return json_response(envelopes.answer(request.path, too_large(request_ctx.request), request_id(request)))
+            return response_of(envelopes.answer(request.path, too_large(request_ctx.request), request_id(request)))
         code = re.sub(r"\W+", "_", error.name.lower())
         what = f"{request.method} {request.path[:200]}".encode("ascii", "backslashreplace").decode()
         kind = NotFound if status == 404 else InvalidRequest if status < 500 else InternalError
         allowed = {name: value for name, value in error.get_headers() if name.lower() == "allow"}
         refusal = kind(f"{what}: {error.name.lower()}", code=code)
-        return json_response(
-            envelopes.answer(request.path, refusal, request_id(request), status=status, headers=allowed)
-        )
+        return response_of(envelopes.answer(request.path, refusal, request_id(request), status=status, headers=allowed))
 
     @app.errorhandler(Exception)
     async def fault(error: Exception) -> Response:
         log.error("request %s failed", request_id(request), exc_info=error)
-        return json_response(envelopes.answer(request.path, InternalError("internal error"), request_id(request)))
+        return response_of(envelopes.answer(request.path, InternalError("internal error"), request_id(request)))
 
     @app.after_request
     async def add_request_id(response: Response) -> Response:

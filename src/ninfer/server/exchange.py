@@ -3,12 +3,13 @@
 The handler runs in a task of its own inside the connection's nursery, so a client that leaves cancels it. The view
 waits here until it is decided what the answer begins with. It knows no protocol and no engine.
 
-Invariant: until the head of an event stream has left, a failure is a whole HTTP answer; afterwards it is the
+Invariant: until the head of a stream has left, a failure is a whole HTTP answer; afterwards it is the
 protocol's stream error and the end of the body (D1). A whole answer leaves only when the handler has ended, so what
 the request owned is free again when the client reads it.
 """
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol as Interface
@@ -17,19 +18,13 @@ import attrs
 import trio
 
 from ninfer.conversation import EngineUnavailable, InternalError, RequestError
-from ninfer.protocols.plugin import Decoded, Handler, JSONValue, Protocol, StreamFailed
+from ninfer.protocols.mounting import check_headers, described
+from ninfer.protocols.plugin import Decoded, Handler, JSONValue, Protocol, ReplyBody, StreamFailed, StreamForm
+from ninfer.server.answers import Answer
+from ninfer.server.envelopes import error_answer, error_frame
 from ninfer.server.frames import FrameQueue
 
 log = logging.getLogger(__name__)
-
-
-@attrs.frozen(kw_only=True)
-class Answer:
-    """A whole JSON answer."""
-
-    status: int
-    body: Mapping[str, object]
-    headers: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,9 +48,11 @@ class ReadBody(Interface):
 class Exchange:
     """A request and the answer that is being made; implements `Call`."""
 
-    def __init__(self, facts: CallFacts, protocol: Protocol, read_body: ReadBody) -> None:
+    def __init__(self, facts: CallFacts, protocol: Protocol, form: StreamForm, read_body: ReadBody) -> None:
         self._facts = facts
         self._protocol = protocol
+        self.form = form
+        """Of the stream, should the answer be one."""
         self._read_body = read_body
         self._scope = trio.CancelScope()
         self._stopped = False
@@ -65,10 +62,10 @@ class Exchange:
         """Set when the handler has entered a stream or has ended."""
         self._head = trio.Event()
         """Set when the stream has a first frame or the handler has ended."""
-        self._failed: StreamFailed = lambda error: protocol.stream_error(error, facts.request_id)
+        self._failed: StreamFailed | None = None
         self.frames = FrameQueue()
         self.stream_headers: Mapping[str, str] = {}
-        """What the handler adds to the head of an event stream."""
+        """What the handler adds to the head of a stream."""
         self.answer: Answer | None = None
         """The whole answer, once the handler has ended without a stream that had begun."""
         self.head_sent = False
@@ -99,29 +96,40 @@ class Exchange:
         return await self._read_body(decode, texts)
 
     async def reply(
-        self, body: Mapping[str, object], *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        body: ReplyBody,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
     ) -> None:
-        """Answer with one JSON body, once the handler has ended."""
+        """Answer with one body, once the handler has ended."""
         await trio.lowlevel.checkpoint()
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
-        self._reply = Answer(status=status, body=body, headers=headers or {})
+        self._reply = Answer.of(body, status=status, headers=headers, content_type=content_type)
 
     @asynccontextmanager
     async def stream(
         self, *, headers: Mapping[str, str] | None = None, failed: StreamFailed | None = None
     ) -> AsyncIterator["Exchange"]:
-        """Answer with an event stream."""
+        """Answer with a stream."""
         if self._reply is not None or self._streaming:
             raise RuntimeError("a call is answered once")
+        check_headers(headers or {})
         self._streaming = True
         self.stream_headers = headers or {}
-        self._failed = failed or self._failed
+        self._failed = failed
         self._decided.set()
         yield self
 
     async def send(self, frame: bytes) -> None:
         """Queue a frame: the exchange is its own `FrameSink`."""
+        if not isinstance(frame, bytes):
+            raise TypeError(f"a frame is bytes, not {type(frame).__name__}")
+        if not frame:  # says nothing, and would look like the end
+            await trio.lowlevel.checkpoint()
+            return
         await self.frames.put(frame)
         if not self.head_sent:
             self.head_sent = True
@@ -138,35 +146,37 @@ class Exchange:
         with self._scope:
             try:
                 await handler(self)
-            except Exception as raised:
+            except (Exception, SystemExit) as raised:
                 error = self._judged(raised)
         if self._stopped and self._scope.cancelled_caught:
             error = EngineUnavailable("the server is stopping")
         elif error is None and self._reply is None and not self.head_sent:
-            log.error("request %s: the handler of %s ended without an answer", self.request_id, self._protocol.name)
+            log.error("request %s: the protocol %s ended without an answer", self.request_id, self._protocol.name)
             error = self._fault()
         self._finish(error)
 
     async def begin(self, keep_alive_s: float) -> bool:
-        """Wait for what the answer begins with; true if its first bytes have to be a keep-alive comment.
+        """Wait for what the answer begins with; true if its first bytes have to be a keep-alive.
 
         Afterwards `answer` is the whole answer, or None and the answer is the stream of `frames`.
         """
         await self._decided.wait()
-        with trio.move_on_after(keep_alive_s):
+        with trio.move_on_after(math.inf if self.form.keep_alive is None else keep_alive_s):
             await self._head.wait()
         if self.answer is not None:
             return False
         silent, self.head_sent = not self.head_sent, True
         return silent
 
-    def _judged(self, raised: Exception) -> RequestError:
+    def _judged(self, raised: BaseException) -> RequestError:
         cause = _single_cause(raised)
         if isinstance(cause, RequestError):
             if isinstance(cause, InternalError):
                 log.error("request %s failed", self.request_id, exc_info=raised)
             return cause
-        log.error("request %s: the handler of %s failed", self.request_id, self._protocol.name, exc_info=raised)
+        name, what = self._protocol.name, described(cause, self._protocol)
+        log.error("request %s: the protocol %s failed: %s", self.request_id, name, what)
+        log.debug("request %s: where it failed", self.request_id, exc_info=raised)
         return self._fault()
 
     def _fault(self) -> InternalError:
@@ -176,17 +186,18 @@ class Exchange:
         if error is None:
             self.answer = None if self.head_sent else self._reply
         elif self.head_sent:
-            self.frames.put_now(self._failed(error))
+            self.frames.put_now(
+                error_frame(self._protocol, error, self.request_id, form=self.form, failed=self._failed)
+            )
         else:
-            wire = self._protocol.error(error, self.request_id)
-            self.answer = Answer(status=wire.status, body=wire.body, headers=wire.headers)
+            self.answer = error_answer(self._protocol, error, self.request_id)
         self.frames.close()
         self._decided.set()
         self._head.set()
 
 
-def _single_cause(raised: Exception) -> Exception:
+def _single_cause(raised: BaseException) -> BaseException:
     """What a nursery has wrapped, if it is one error."""
-    while isinstance(raised, ExceptionGroup) and len(raised.exceptions) == 1:
+    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
         raised = raised.exceptions[0]
     return raised

@@ -1,16 +1,16 @@
-"""The way of event-stream frames from a protocol's handler to the socket.
+"""The way of a stream's frames from a protocol's handler to the socket.
 
 The handler puts frames, the response body takes all that are ready as one piece. It knows bytes and nothing of what
-they mean. Invariant: the bytes taken, keep-alive comments left out, are the bytes put, in order.
+they mean. Invariant: the bytes taken, keep-alives left out, are the bytes put, in order.
 """
 
+import math
 from collections import deque
 from types import TracebackType
 
 import trio
 from quart.wrappers.response import ResponseBody
 
-KEEP_ALIVE = b": keep-alive\n\n"
 ROOM_BYTES = 1 << 16
 """Bytes that may wait here before the handler is held back; the sockets' own buffers come on top."""
 
@@ -58,15 +58,17 @@ class FrameQueue:
 
 
 class FrameBody(ResponseBody):
-    """An event stream as the body of a Quart response: frames, and a comment after each silence.
+    """A stream as the body of a Quart response: frames, and `keep_alive`, if there is one, after each silence.
 
     No async generator on purpose: the framework closes those at moments when nothing may be awaited any more.
     """
 
-    def __init__(self, queue: FrameQueue, *, keep_alive_s: float, begin_with_comment: bool) -> None:
+    def __init__(self, queue: FrameQueue, *, keep_alive: bytes | None, keep_alive_s: float, silent: bool) -> None:
+        """`silent`: the stream begins with a keep-alive, because its first frame has not come in time."""
         self._queue = queue
-        self._keep_alive_s = keep_alive_s
-        self._comment_due = begin_with_comment
+        self._keep_alive = keep_alive or b""
+        self._silence_s = math.inf if keep_alive is None else keep_alive_s
+        self._due = silent
 
     async def __aenter__(self) -> "FrameBody":
         return self
@@ -80,12 +82,12 @@ class FrameBody(ResponseBody):
         return self
 
     async def __anext__(self) -> bytes:
-        if self._comment_due:
-            self._comment_due = False
+        if self._due:
+            self._due = False
             await trio.lowlevel.checkpoint()
-            return KEEP_ALIVE
-        piece = KEEP_ALIVE
-        with trio.move_on_after(self._keep_alive_s):
+            return self._keep_alive
+        piece = self._keep_alive
+        with trio.move_on_after(self._silence_s):
             piece = await self._queue.take()
         if not piece:
             raise StopAsyncIteration

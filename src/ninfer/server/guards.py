@@ -4,8 +4,8 @@ from quart import Response, request
 from quart_trio import QuartTrio
 
 from ninfer.conversation import Forbidden
-from ninfer.protocols.sse import dump_json
 from ninfer.protocols.values import shown
+from ninfer.server.answers import response_of
 from ninfer.server.connection import request_id
 from ninfer.server.envelopes import Envelopes
 
@@ -33,6 +33,4 @@ def add_host_check(app: QuartTrio, allowed: frozenset[str] | None, envelopes: En
             return None
         error = Forbidden(f"this server does not answer for the host {shown(named)}; --allowed-hosts adds names")
         answer = envelopes.answer(request.path, error, request_id(request))
-        return Response(
-            dump_json(answer.body), status=answer.status, content_type="application/json", headers=dict(answer.headers)
-        )
+        return response_of(answer)

@@ -5,7 +5,7 @@ from quart_trio import QuartTrio
 
 from ninfer.conversation import ModelCard, NotFound
 from ninfer.protocols.openai_errors import openai_error
-from ninfer.protocols.sse import dump_json
+from ninfer.server.answers import Answer, response_of
 from ninfer.service.host import ServiceHost
 
 RESERVED = (("GET", "/health"), ("GET", "/v1/models"), ("GET", "/v1/models/{id}"))
@@ -46,7 +46,7 @@ def add_routes(app: QuartTrio, host: ServiceHost) -> None:
             host.check_model(model)
         except NotFound as error:
             wire = openai_error(error)
-            return _json(dict(wire.body), wire.status)
+            return response_of(Answer.of(wire.body, status=wire.status))
         return _json(model_object(host.model))
 
     app.add_url_rule("/health", "health", health, methods=["GET"])
@@ -56,4 +56,4 @@ def add_routes(app: QuartTrio, host: ServiceHost) -> None:
 
 
 def _json(body: dict[str, object], status: int = 200) -> Response:
-    return Response(dump_json(body), status=status, content_type="application/json")
+    return response_of(Answer.of(body, status=status))

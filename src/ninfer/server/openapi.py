@@ -11,13 +11,18 @@ import attrs
 from quart import Response
 from quart_trio import QuartTrio
 
-from ninfer.protocols.plugin import Protocol, Route
+from ninfer.conversation import InvalidRequest
+from ninfer.protocols.mounting import error_of, routes_of
+from ninfer.protocols.openai_errors import openai_error
+from ninfer.protocols.plugin import EVENT_STREAM, Protocol, ReplyBody, Route, StreamForm
 from ninfer.protocols.sse import dump_json
 from ninfer.protocols.wire_schema import Schema, WireSchemas
+from ninfer.server.answers import JSON_TYPE, TEXT_TYPE
 
 PATH = "/openapi.json"
 
 _OBJECT: Schema = {"type": "object"}
+_TEXT: Schema = {"type": "string"}
 _ABOUT = (
     "Paths under /v1 also answer under /v1/v1. A member that is null counts as not given. Some combinations of members "
     "are refused beyond what the schemas say; the error names the member."
@@ -43,12 +48,13 @@ def add_route(app: QuartTrio, protocols: Sequence[Protocol], *, needs_key: bool)
 def document(protocols: Sequence[Protocol], *, needs_key: bool = False) -> Schema:
     """The whole document."""
     schemas = WireSchemas()
+    own_error = openai_error(InvalidRequest("message")).body
     paths: dict[str, Schema] = {
-        path: {"get": {"summary": summary, "responses": _answers(stream=False), **_parameters(path)}}
+        path: {"get": {"summary": summary, "responses": _answers(own_error), **_parameters(path)}}
         for path, summary in _OWN
     }
     for protocol in protocols:
-        for route in protocol.routes():
+        for route in routes_of(protocol):
             path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
             paths.setdefault(path, {})[route.method.lower()] = _operation(protocol, route, path, schemas)
     components: Schema = {"schemas": schemas.components}
@@ -76,8 +82,12 @@ def _operation(protocol: Protocol, route: Route, path: str, schemas: WireSchemas
     if body is not None:
         content = {"application/json": {"schema": schemas.reference(body)}}
         operation["requestBody"] = {"required": True, "content": content}
-    streams = body is not None and "stream" in attrs.fields_dict(body)  # type: ignore[arg-type]
-    return {**operation, "responses": _answers(stream=streams)}
+    # A body with a member `stream` asks for one; a form of one's own is said because it is sent.
+    streams = route.streams != EVENT_STREAM or (
+        body is not None and "stream" in attrs.fields_dict(body)  # type: ignore[arg-type]
+    )
+    sample = error_of(protocol, InvalidRequest("message"), "req_0").body
+    return {**operation, "responses": _answers(sample, route.streams if streams else None)}
 
 
 def _parameters(path: str) -> Schema:
@@ -89,12 +99,16 @@ def _parameters(path: str) -> Schema:
     }
 
 
-def _answers(*, stream: bool) -> Schema:
-    content: Schema = {"application/json": {"schema": _OBJECT}}
-    if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
-    error = {"type": "object", "required": ["error"], "properties": {"error": _OBJECT}}
+def _answers(error: ReplyBody, streams: StreamForm | None = None) -> Schema:
+    """`error`: a sample of the envelope."""
+    content: Schema = {JSON_TYPE: {"schema": _OBJECT}}
+    if streams is not None:
+        content[streams.content_type] = {"schema": _TEXT}
+    envelope: Schema = {TEXT_TYPE: {"schema": _TEXT}}
+    if not isinstance(error, str):
+        members = {name: _TEXT if isinstance(value, str) else _OBJECT for name, value in error.items()}
+        envelope = {JSON_TYPE: {"schema": {**_OBJECT, "required": list(members), "properties": members}}}
     return {
         "200": {"description": "The answer.", "content": content},
-        "default": {"description": "An error.", "content": {"application/json": {"schema": error}}},
+        "default": {"description": "An error.", "content": envelope},
     }
