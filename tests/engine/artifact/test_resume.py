@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ninfer.engine.artifact import Artifact, ArtifactError, Progress, convert
 from ninfer.engine.artifact.framing import digest
 from ninfer.engine.artifact.partial import kept, kept_files
+from ninfer.engine.artifact.placing import Contents
 from ninfer.engine.artifact.recipe import BUILT_IN
+from ninfer.engine.artifact.writer import write_artifact
 
 RECIPE = BUILT_IN["nvfp4"]
 LIMIT_BYTES = 128 << 10
@@ -112,6 +114,84 @@ def test_what_is_damaged_is_made_anew(
     assert found == whole
 
 
+def damaged(data: bytes, kind: str, place: float, filling: bytes) -> bytes:
+    """`data` changed at the share `place` of its length."""
+    at = int(place * len(data))
+    if kind == "append":
+        return data + filling
+    if kind == "cut":
+        return data[:at]
+    if kind == "cut and append":
+        return data[:at] + filling
+    return data[:at] + bytes(255 - byte for byte in data[at : at + 1]) + data[at + 1 :]
+
+
+@pytest.mark.contract("D18")
+@settings(max_examples=40)
+@given(
+    after=st.integers(0, 75),
+    kind=st.sampled_from(["append", "cut", "cut and append", "flip"]),
+    which=st.integers(0, 20),
+    place=st.floats(0, 1, exclude_max=True),
+    filling=st.integers(1, 5000).map(lambda count: b"\xa5" * count),
+)
+@example(after=20, kind="append", which=0, place=0, filling=b"\xa5" * 5000)
+@example(after=20, kind="append", which=1, place=0, filling=b"\xa5" * 200_000)
+@example(after=70, kind="flip", which=0, place=0.999, filling=b"")
+@example(after=70, kind="flip", which=9, place=0.5, filling=b"")
+def test_any_damage_to_what_was_left_is_made_good(
+    golden_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    whole: dict[str, str],
+    after: int,
+    kind: str,
+    which: int,
+    place: float,
+    filling: bytes,
+) -> None:
+    """Behind what was written, in it and between it: padding is written, and lines of a journal are sealed."""
+    out = tmp_path_factory.mktemp("damaged") / "m.ninfer"
+    stop(golden_folder, out, after)
+    left = sorted(out.parent.iterdir())
+    file = left[which % len(left)]
+    file.write_bytes(damaged(file.read_bytes(), kind, place, filling))
+    go_on(golden_folder, out)
+    assert result(out) == whole
+
+
+@pytest.mark.parametrize("flip", ["object", "padding"])
+def test_every_byte_of_a_volume_that_was_left_is_made_good(
+    golden_folder: Path, tmp_path: Path, whole: dict[str, str], flip: str
+) -> None:
+    """All bytes that are zero, or all that are not, turned over at once."""
+    out = tmp_path / "m.ninfer"
+    stop(golden_folder, out, 70)
+    for file in kept_files(out):
+        file.write_bytes(bytes(255 - byte if bool(byte) == (flip == "object") else byte for byte in file.read_bytes()))
+    go_on(golden_folder, out)
+    assert result(out) == whole
+
+
+def test_damage_where_a_volume_has_no_object(tmp_path: Path) -> None:
+    """The first object fits no entry file beside the directory: only padding follows it there."""
+    contents = Contents(
+        architecture="qwen3_5", name="x" * 4500, components={}, resources={"a": b"a" * 7000}, tensors=[], provenance={}
+    )
+    entry = tmp_path / "m.ninfer"
+    write_artifact(entry, contents, volume_limit_bytes=12_000)
+    whole = result(entry)
+    assert entry.stat().st_size == 8192
+    assert whole.keys() == {"m.ninfer", "m.ninfer.part0001"}
+    for file in list(tmp_path.iterdir()):
+        file.unlink()
+    with pytest.raises(Stop):
+        write_artifact(entry, contents, volume_limit_bytes=12_000, resume_key="k", report=stopping(1))
+    for file in kept_files(entry):
+        file.write_bytes(b"\xa5" * 20_000)
+    write_artifact(entry, contents, volume_limit_bytes=12_000, resume_key="k")
+    assert result(entry) == whole
+
+
 def test_another_conversion_begins_anew(golden_folder: Path, tmp_path: Path) -> None:
     """Another recipe or another name: nothing of the stopped one is taken."""
     out = tmp_path / "m.ninfer"
@@ -134,6 +214,7 @@ import os, signal, sys
 from pathlib import Path
 from ninfer.engine.artifact import convert
 from ninfer.engine.artifact.recipe import BUILT_IN
+from ninfer.engine.artifact.writer import write_artifact
 calls = 0
 def report(progress):
     global calls

@@ -124,6 +124,15 @@ def places(planes: Sequence[Plane], rows: int, start: int) -> tuple[int, ...]:
     return tuple(begin + plane.size_bytes * start // max(1, rows) for begin, plane in _starts(planes))
 
 
+def paddings(planes: Sequence[Plane]) -> Iterator[tuple[int, int]]:
+    """Where padding between stored planes begins and ends, from the tensor's start."""
+    end = 0
+    for start, plane in _starts(planes):
+        if start > end:
+            yield end, start
+        end = start + plane.size_bytes
+
+
 def align(position: int, step: int) -> int:
     """The least multiple of `step` that is not below `position`."""
     return -(-position // step) * step

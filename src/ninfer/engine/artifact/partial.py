@@ -19,7 +19,7 @@ from typing import BinaryIO
 import attrs
 
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.framing import DIGEST_BYTES, volume_path
+from ninfer.engine.artifact.framing import DIGEST_BYTES, digest, volume_path
 from ninfer.engine.artifact.placing import Finished
 
 READ_PIECE_BYTES = 8 << 20
@@ -39,11 +39,15 @@ class Partial:
     """Objects that an earlier attempt finished, as its journal says."""
 
     def write(self, volume: int, position: int, data: memoryview) -> None:
-        """Write all of `data` at `position` of a volume; a gap before it, if any, reads as zeros."""
+        """Write all of `data` at `position` of a volume. What lies between is the caller's to write, with `zeros`."""
         stream = self.streams[volume]
         stream.seek(position)
         while data:
             data = data[stream.write(data) :]
+
+    def zeros(self, volume: int, start: int, end: int) -> None:
+        """Write padding. A gap that is left out has whatever an earlier attempt, or a failing disk, put there."""
+        self.write(volume, start, memoryview(bytes(end - start)))
 
     def checksum(self, volume: int, position: int, size_bytes: int) -> str:
         """The digest of what the file really holds there, or of less if it is shorter."""
@@ -58,7 +62,7 @@ class Partial:
         """Note that an object's bytes are all there."""
         if self.journal is not None:
             line = {"object": name, "checksum": finished.checksum, "relative_error": finished.relative_error}
-            self.journal.write(json.dumps(line).encode() + b"\n")
+            self.journal.write(json.dumps(line | {"seal": _seal(line)}).encode() + b"\n")
 
     def remove(self) -> None:
         """Take away what is left under temporary names."""
@@ -169,6 +173,11 @@ def _lock(stream: BinaryIO, kind: int) -> None:
         return  # no locks on this file system: nobody else will believe the file abandoned either
 
 
+def _seal(line: Mapping[str, object]) -> str:
+    """What a line of the journal ends with: bits that fell over in it would go into the artifact."""
+    return digest(json.dumps(line).encode()).hex()
+
+
 def _read_journal(journal: BinaryIO, key: str) -> dict[str, Finished]:
     """What an attempt with `key` finished; the journal is cut where it stops making sense, if need be to nothing."""
     known: dict[str, Finished] = {}
@@ -177,10 +186,12 @@ def _read_journal(journal: BinaryIO, key: str) -> dict[str, Finished]:
         try:
             value = json.loads(line)
             if number and line.endswith(b"\n"):
+                if value.pop("seal") != _seal(value):
+                    break
                 known[value["object"]] = Finished(checksum=value["checksum"], relative_error=value["relative_error"])
             elif value != {"key": key}:
                 break
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             break
         good_bytes += len(line)
     good_bytes = good_bytes if known else 0

@@ -21,7 +21,7 @@ from ninfer.engine.artifact.directory import Directory, Stored
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.formats import Plane
 from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, Header, digest, volume_path
-from ninfer.engine.artifact.layouts import places
+from ninfer.engine.artifact.layouts import paddings, places
 from ninfer.engine.artifact.partial import Partial, kept, thrown_away
 from ninfer.engine.artifact.placing import Contents, Finished, plan_places, with_finished
 from ninfer.engine.artifact.tensor_source import StoredRows, TensorSource
@@ -116,6 +116,8 @@ class _Writing:
         self._headers = [self._header(volume, bytes(DIGEST_BYTES)) for volume in range(len(plan.payload_bytes))]
         self._total_bytes = sum(record.stored.size_bytes for record in plan.resources)
         self._total_bytes += sum(record.stored.size_bytes for record in plan.tensors)
+        self._ends = [header.content_bytes for header in self._headers]
+        """File offset behind the last object of each volume so far: padding begins there."""
         self._done_bytes = 0
         self._resumed_bytes = 0
         self._unread: deque[tuple[str, float | None, Future[str]]] = deque()
@@ -156,6 +158,9 @@ class _Writing:
         before, position = self._done_bytes, self._headers[stored.volume].payload_offset + stored.offset
         self._report(Progress(before, self._total_bytes, name))
         file = volume_path(self._entry, stored.volume)
+        with _naming(file, name, position):
+            self._partial.zeros(stored.volume, self._ends[stored.volume], position)
+        self._ends[stored.volume] = position + stored.size_bytes
 
         def checksum() -> str:
             with _naming(file, name, position):
@@ -189,6 +194,8 @@ class _Writing:
         """Write a tensor piece by piece; its relative error if that is measured."""
         begin, squared_error, squared = self._done_bytes, 0.0, 0.0
         with _naming(file, name, position):
+            for start, end in encoding.paddings():
+                self._partial.zeros(volume, position + start, position + end)
             for start, rows in encoding.pieces():
                 if start:
                     self._report(Progress(self._done_bytes, self._total_bytes, name))
@@ -215,8 +222,9 @@ class _Writing:
             for volume, stream in enumerate(self._partial.streams):
                 header = self._header(volume, digest(data))
                 self._partial.write(volume, 0, memoryview(header.pack()))
-                # The payload may end in padding, or be empty: the file length counts, so it is set, not left to chance.
-                stream.truncate(header.payload_offset + plan.payload_bytes[volume])
+                end = header.payload_offset + plan.payload_bytes[volume]
+                self._partial.zeros(volume, self._ends[volume], end)  # where a volume has no object
+                stream.truncate(end)
                 os.fsync(stream.fileno())
 
 
@@ -236,6 +244,10 @@ class _Encoding:
     def places(self, start: int) -> tuple[int, ...]:
         """Where row `start` begins in each stored plane."""
         return places(self._planes(), self.source.rows, start)
+
+    def paddings(self) -> Iterator[tuple[int, int]]:
+        """See `layouts.paddings`."""
+        return paddings(self._planes())
 
     def _planes(self) -> tuple[Plane, ...]:
         return self.source.layout.stored(self.source.format, self.source.shape)
