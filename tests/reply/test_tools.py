@@ -107,6 +107,19 @@ STRICT: dict[str, tuple[str, str, Calls]] = {
         [("ls", {})],
     ),
     "quoted marker before": ("Use <tool_call> so: " + call(), "Use <tool_call> so:", [ONE]),
+    "back-ticks within a line": (  # K4
+        f"```ls -la``` lists files. Running it.\n\n{call()}",
+        "```ls -la``` lists files. Running it.",
+        [ONE],
+    ),
+    "a line of back-ticks": (f"Run this:\n```npm test```\n\n{call()}", "Run this:\n```npm test```", [ONE]),  # K4
+    "a fence in a list": (  # K4
+        f"- ```bash\n  ls\n  ```\n\nRunning.\n\n{call()}",
+        "- ```bash\n  ls\n  ```\n\nRunning.",
+        [ONE],
+    ),
+    "a fence in a list that ends open": (f"1. ~~~\n   ls\n\n{call()}", "1. ~~~\n   ls", [ONE]),
+    "a fence in a quote": (f"> ```\n> ls\n\n{call()}", "> ```\n> ls", [ONE]),
     "fence before": (f"```\n{call()}\n```\n{call('ls', '')}", f"```\n{call()}\n```", [("ls", {})]),
 }
 
@@ -139,6 +152,7 @@ TEXT: dict[str, tuple[str, Fallback]] = {
     "a look-alike": ("<tool_call is what the docs call it.", Fallback.NONE),  # TOOL-16
     "in a fence": (f"```\n{call()}\n```", Fallback.NONE),
     "in an open fence": (f"```xml\n{call()}", Fallback.NONE),
+    "in a fence of a list": (f"- ```\n    {call().replace(chr(10), chr(10) + 4 * ' ')}\n    ```", Fallback.NONE),
     "quoted": ("I must not emit <tool_call><function=ls></function></tool_call> here.", Fallback.TRAILING_CONTENT),
     "suffix": (call() + "\nDone.", Fallback.TRAILING_CONTENT),
     "bad second call": (call() + "\n<tool_call>\nx", Fallback.MALFORMED_STRUCTURE),
