@@ -13,6 +13,7 @@ from ninfer.engine.memory import (
     TooLittleMemory,
     graph_allowance_bytes,
     plan_memory,
+    program_allowance_bytes,
 )
 
 GIB = 1 << 30
@@ -156,6 +157,25 @@ def test_an_explicit_pool_is_kept_or_refused() -> None:
 @pytest.mark.parametrize(("executables", "allowance_mib"), [(0, 64), (1, 68), (8, 96), (14, 120)])
 def test_the_graph_allowance(executables: int, allowance_mib: int) -> None:
     assert graph_allowance_bytes(executables) == allowance_mib * MIB
+
+
+@pytest.mark.parametrize(
+    ("decode", "prefill", "layers", "allowance_mib"),
+    [(4, 3, 64, 248), (1, 3, 64, 236), (8, 3, 64, 360), (8, 5, 64, 408), (1, 1, 4, 236), (4, 3, 96, 332)],
+)
+def test_the_allowance_for_all_that_programs_take(decode: int, prefill: int, layers: int, allowance_mib: int) -> None:
+    assert program_allowance_bytes(decode=decode, prefill=prefill, layers=layers) == allowance_mib * MIB
+
+
+@given(
+    each_mib=st.floats(0, 203 / 7),
+    decode=st.integers(1, 8),
+    prefill=st.integers(1, 8),
+)
+def test_the_allowance_is_an_upper_bound_of_what_was_measured(each_mib: float, decode: int, prefill: int) -> None:
+    """203 MiB for seven programs of 64 layers on an H200, however they are shared between programs and all of them."""
+    took_mib = (203 - 7 * each_mib) + each_mib * (decode + prefill)
+    assert program_allowance_bytes(decode=decode, prefill=prefill, layers=64) >= took_mib * MIB
 
 
 def test_the_table_names_every_part() -> None:

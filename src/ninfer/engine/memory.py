@@ -7,6 +7,7 @@ arrays: what is free comes from a function.
 Invariant: a settled plan's parts, headroom included, are within what the device had, or `TooLittleMemory` was raised.
 """
 
+import math
 from collections.abc import Callable
 
 import attrs
@@ -20,6 +21,11 @@ DEFAULT_HEADROOM_MIB = 1024
 """Left free by an automatic capacity unless the user says otherwise (KV-004)."""
 
 _GRAPH_BASE_BYTES, _GRAPH_EACH_BYTES = 64 * MIB, 4 * MIB
+
+_CODE_EACH_BYTES = 24 * MIB
+_MEASURED_PROGRAMS, _MEASURED_LAYERS = 7, 64
+"""What the code of programs was measured with: 165 to 203 MiB on an H200, graphs included. How much of it each program
+takes is not known, so fewer programs are counted as seven, and more as if all of it were theirs."""
 
 _positive = validators.ge(0)
 
@@ -40,7 +46,7 @@ class MemoryNeeds:
     workspace_bytes: int = attrs.field(validator=_positive)
     """What the most demanding program allocates while it runs. An estimate until the programs are compiled."""
     graphs_bytes: int = attrs.field(validator=_positive)
-    """Allowance for compiled decode programs on the device (KV-005)."""
+    """Allowance for the graphs and the code of compiled programs on the device (KV-005)."""
     page_bytes: int = attrs.field(validator=validators.ge(1))
     impossible_pages: range = range(0)
     """Numbers of pages that a pool cannot have, whatever is free: kernels could not index it."""
@@ -173,6 +179,16 @@ def plan_memory(needs: MemoryNeeds, pool: PoolRequest, have_bytes: int | None) -
 def graph_allowance_bytes(executables: int) -> int:
     """Device memory to set aside for compiled decode programs: 64 MiB plus 4 MiB for each (KV-005)."""
     return _GRAPH_BASE_BYTES + _GRAPH_EACH_BYTES * executables
+
+
+def program_allowance_bytes(*, decode: int, prefill: int, layers: int) -> int:
+    """The same with the code of all programs: 24 MiB for each, of seven at least, and more where they are longer.
+
+    decode, prefill: numbers of programs; layers: of the model, which programs spell out one by one.
+    """
+    longer = max(1.0, layers / _MEASURED_LAYERS)
+    code_bytes = _CODE_EACH_BYTES * max(_MEASURED_PROGRAMS, decode + prefill)
+    return graph_allowance_bytes(decode) + math.ceil(code_bytes * longer)
 
 
 def _round(pages: int) -> int:

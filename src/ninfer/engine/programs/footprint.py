@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from ninfer.engine.memory import MemoryNeeds, graph_allowance_bytes
+from ninfer.engine.memory import MemoryNeeds, program_allowance_bytes
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.shapes import tensor_shapes
 from ninfer.engine.programs.steps import zero_memory
@@ -84,7 +84,7 @@ def memory_needs(config: TextConfig, *, lanes: int) -> MemoryNeeds:
         slots_bytes=_bytes(slots),
         counts_bytes=_bytes(sizes.counts) + _bytes(sizes.last_token),
         workspace_bytes=estimated_workspace_bytes(config, lanes=lanes),
-        graphs_bytes=0 if on_cpu else graph_allowance_bytes(lanes),
+        graphs_bytes=0 if on_cpu else program_allowance_bytes(decode=lanes, prefill=1, layers=config.num_layers),
         page_bytes=max(1, _bytes(pool)),
     )
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import jax
 
 from kernels_pallas.kv_cache import unindexable_pages
-from ninfer.engine.memory import MemoryNeeds, graph_allowance_bytes
+from ninfer.engine.memory import MemoryNeeds, program_allowance_bytes
 from ninfer.engine.model.config import TextConfig
+from ninfer.engine.programs.stacked.form import chunk_buckets
 from ninfer.engine.programs.stacked.memory import stacked_state_bytes
 from ninfer.engine.programs.stacked.weights import weight_bytes
 from ninfer.engine.types import PAGE_TOKENS
@@ -24,12 +25,15 @@ def stacked_needs(
     """What `config` needs with `lanes` lanes; `formats` tells the format of a matrix by its logical name."""
     page, slot = stacked_state_bytes(config, kv_format=kv_format)
     on_gpu = jax.default_backend() == "gpu"
+    programs_bytes = program_allowance_bytes(
+        decode=lanes, prefill=len(chunk_buckets(chunk_tokens)), layers=config.num_layers
+    )
     return MemoryNeeds(
         weights_bytes=weight_bytes(config, formats),
         slots_bytes=lanes * (slot + 4 * table_pages),
         counts_bytes=lanes * 4 * (config.vocab_size + 1),
         workspace_bytes=estimated_workspace_bytes(config, chunk_tokens=chunk_tokens, lanes=lanes),
-        graphs_bytes=graph_allowance_bytes(lanes) if on_gpu else 0,
+        graphs_bytes=programs_bytes if on_gpu else 0,
         page_bytes=page,
         impossible_pages=unindexable_pages(
             kv_format, layers=config.full_layers, heads=config.num_key_value_heads, width=config.head_dim

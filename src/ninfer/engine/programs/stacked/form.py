@@ -33,6 +33,15 @@ BUCKET_STEP = 4
 """Prefill programs are compiled for 64 tokens, four times that and so on, up to the chunk: padding costs time."""
 
 
+def chunk_buckets(chunk_tokens: int) -> tuple[int, ...]:
+    """64, 256, 1024 ... and the chunk itself."""
+    sizes, size = [], LEAST_CHUNK_TOKENS
+    while size < chunk_tokens:
+        sizes.append(size)
+        size *= BUCKET_STEP
+    return (*sizes, chunk_tokens)
+
+
 class Stacked:
     """A text model with packed weights."""
 
@@ -84,12 +93,8 @@ class Stacked:
         )
 
     def chunk_buckets(self, chunk_tokens: int) -> tuple[int, ...]:
-        """64, 256, 1024 ... and the chunk itself."""
-        sizes, size = [], LEAST_CHUNK_TOKENS
-        while size < chunk_tokens:
-            sizes.append(size)
-            size *= BUCKET_STEP
-        return (*sizes, chunk_tokens)
+        """See `chunk_buckets`."""
+        return chunk_buckets(chunk_tokens)
 
     def pack_prefill(self, unit: PrefillUnit, *, table_pages: int, tokens: int) -> np.ndarray:
         """int32 [columns], the whole page table in it."""
