@@ -289,7 +289,7 @@ def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
     house = house_of(golden_chat_artifact, tmp_path, chat_template=file)
     request = GenerationRequest(turns=(Turn(role="user", parts=(Text("Hi"),)),))
     assert house.tokenizer.decode(house.builder.build(request).tokens) == "Hi!"
-    for broken in ("{% if %}", "{{ raise_exception('never') }}", "{% if false %}x{% endif %}"):
+    for broken in ("{% if %}", "{{ raise_exception('never') }}", "{% if false %}x{% endif %}", "no text of the user's"):
         file.write_text(broken)
         with pytest.raises(Failure, match=r"chat template of .*t\.jinja"):
             house_of(golden_chat_artifact, tmp_path, chat_template=file)
@@ -301,7 +301,7 @@ def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [None, "minimal", "low", "medium", "high", "xhigh", "max"])
 def test_the_effort_of_requests_that_name_none(level: str | None, golden_chat_artifact: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.jinja"
-    file.write_text("effort: {{ reasoning_effort | default('own') }}")
+    file.write_text("effort: {{ reasoning_effort | default('own') }}{{ messages[0].content }}")
     house = house_of(golden_chat_artifact, tmp_path, chat_template=file, reasoning_effort=level)
     for effort, shown in ((None, level or "own"), ("high", "high")):
         request = GenerationRequest(turns=(Turn(role="user"),), thinking=ThinkingFields(effort=effort))
@@ -323,7 +323,9 @@ def test_thinking_flags_reach_the_template(
     flags: dict[str, bool], said: ThinkingFields, shown: str, golden_chat_artifact: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "t.jinja"
-    file.write_text("{{ enable_thinking | default('unset') }} {{ preserve_thinking | default('unset') }}")
+    file.write_text(
+        "{{ messages[0].content }}{{ enable_thinking | default('unset') }} {{ preserve_thinking | default('unset') }}"
+    )
     house = house_of(golden_chat_artifact, tmp_path, chat_template=file, **flags)
     request = GenerationRequest(turns=(Turn(role="user"),), thinking=said)
     assert house.tokenizer.decode(house.builder.build(request).tokens) == shown

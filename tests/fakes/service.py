@@ -10,7 +10,7 @@ from ninfer.conversation import GenerationRequest, ModelCard
 from ninfer.engine.device import SampleRow
 from ninfer.engine.engine import RunningEngine, open_engine
 from ninfer.engine.types import EngineLimits
-from ninfer.prompt import PreparedPrompt
+from ninfer.prompt import Cancellation, PreparedPrompt
 from ninfer.reply import ReplyTokens
 from ninfer.service import SamplerRules, Service, ServiceSettings, ThinkingRules
 from tests.fakes.device import FakeDevice
@@ -53,6 +53,7 @@ REPLY_TOKENS = ReplyTokens(
 class ByteBuilder:
     """A `Preparer`: the prompt is the bytes of all texts. `gate`, given one, holds a build until it is set."""
 
+    in_place: bool = True
     gate: threading.Event | None = None
     error: Exception | None = None
     opens_in_reasoning: bool = False
@@ -61,7 +62,9 @@ class ByteBuilder:
     """Builds that were begun."""
     ended: int = 0
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
         """The prompt; blocks its thread while the gate is shut."""
         self.builds += 1
         try:

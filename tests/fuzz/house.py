@@ -12,7 +12,7 @@ import trio
 from ninfer.conversation import GenerationRequest, ModelCard
 from ninfer.engine.scripted import open_scripted_engine
 from ninfer.engine.types import EngineLimits
-from ninfer.prompt import THINK_CLOSE, THINK_OPEN, PreparedPrompt, PromptBuilder, Tokenizer
+from ninfer.prompt import THINK_CLOSE, THINK_OPEN, Cancellation, PreparedPrompt, PromptBuilder, Tokenizer
 from ninfer.reply import ReplyTokens
 from ninfer.service import SamplerRules, Service, ServiceSettings
 from tests.prompt.tiny import template, tokenizer
@@ -27,11 +27,14 @@ class CountingBuilder:
 
     builder: PromptBuilder
     built: int = 0
+    in_place: bool = True
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
         """The prompt of `request`."""
         self.built += 1
-        return self.builder.build(request)
+        return self.builder.build(request, most_tokens=most_tokens, cancellation=cancellation)
 
 
 @attrs.frozen

@@ -20,8 +20,8 @@ from ninfer.conversation import (
     Turn,
 )
 from ninfer.prompt import ChatTemplate, PreparedPrompt, PromptBuilder
+from ninfer.prompt.bounds import MAX_RENDERED_CHARS
 from ninfer.prompt.encoded import MOST_TOKENS
-from ninfer.prompt.template import MAX_RENDERED_CHARS
 from tests.prompt import published, tiny
 
 TINY = tiny.tokenizer()

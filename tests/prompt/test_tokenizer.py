@@ -201,12 +201,15 @@ def test_what_is_told_to_exceed_does_and_what_fits_is_not(text: str) -> None:
     count = len(TINY.encode_plain(text))
     parts = [text[:5], "", text[5 : SLICE_CHARS + 9], text[SLICE_CHARS + 9 :]]
     for pieces_ in ([text], parts):
-        assert not TINY.exceeds(pieces_, sum(len(TINY.encode_plain(piece)) for piece in pieces_))
+        exact = sum(len(TINY.encode_plain(piece)) for piece in pieces_)
+        assert TINY.least_tokens(pieces_, exact) <= exact
         few = count // 10
-        assert TINY.exceeds(pieces_, few) == (len(text.encode()) > 2 * few)
+        least = TINY.least_tokens(pieces_, few)
+        assert least <= exact
+        assert (least > few) == (len(text.encode()) > 2 * few)
 
 
 def test_many_short_texts_are_looked_at_together() -> None:
     texts_ = ["in"] * LONG
-    assert not TINY.exceeds(texts_, LONG)
-    assert TINY.exceeds(texts_, LONG // 2)
+    assert TINY.least_tokens(texts_, LONG) <= LONG
+    assert LONG // 2 < TINY.least_tokens(texts_, LONG // 2) <= LONG

@@ -16,7 +16,7 @@ from ninfer.conversation import (
     ToolCall,
     Turn,
 )
-from ninfer.prompt import PreparedPrompt
+from ninfer.prompt import Cancellation, PreparedPrompt
 from ninfer.service import ServiceSettings
 from tests.fakes.device import FakeDevice
 from tests.fakes.service import ByteBuilder, choose_letter, open_service
@@ -42,9 +42,11 @@ class Where(ByteBuilder):
 
     thread: int = 0
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
         self.thread = threading.get_ident()
-        return super().build(request)
+        return super().build(request, most_tokens=most_tokens, cancellation=cancellation)
 
 
 CALL = ToolCall(id="c", name="f", arguments={})

@@ -19,7 +19,7 @@ from ninfer.conversation import (
     Turn,
     Unauthenticated,
 )
-from ninfer.prompt import PreparedPrompt
+from ninfer.prompt import Cancellation, PreparedPrompt
 from ninfer.service import ScriptedPreparer
 
 contract = pytest.mark.contract
@@ -30,8 +30,11 @@ class Recorder:
     """Keeps what it was asked to build."""
 
     built: list[GenerationRequest] = attrs.field(factory=list)
+    in_place: bool = True
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
         self.built.append(request)
         return PreparedPrompt(tokens=(1,), opens_in_reasoning=False, thinking=False)
 

@@ -13,7 +13,7 @@ from typing import cast
 import attrs
 
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ServeOptions
+from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ModelOptions, ServeOptions
 from ninfer.conversation import ModelCard
 from ninfer.engine.artifact import (
     TEXT,
@@ -36,11 +36,9 @@ from ninfer.prompt import (
     THINK_OPEN,
     BadTemplate,
     BadTokenizer,
-    ChatTemplate,
     PromptBuilder,
     Tokenizer,
-    check_renders,
-    maintained_variant,
+    open_template,
 )
 from ninfer.reply import ReplyTokens
 from ninfer.service import ProtocolFlags, SamplerRules, ScriptedPreparer, Service, ServiceSettings, ThinkingRules
@@ -144,14 +142,7 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
     return House(
         artifact=artifact,
         tokenizer=tokenizer,
-        builder=PromptBuilder(
-            tokenizer,
-            _template(artifact, tokenizer, model.chat_template),
-            no_thinking=model.no_thinking,
-            preserve_thinking=model.preserve_thinking,
-            effort=model.reasoning_effort,
-            max_context_tokens=max_context_tokens,
-        ),
+        builder=_builder(artifact, tokenizer, model, max_context_tokens),
         config=config,
         limits=engine_limits(capacity, max_context_tokens, pool),
         pool=pool,
@@ -235,24 +226,31 @@ def _tokenizer(artifact: Artifact) -> Tokenizer:
     )
 
 
-def _template(artifact: Artifact, tokenizer: Tokenizer, replacement: Path | None) -> ChatTemplate:
-    """The template of `replacement` as it is, or the artifact's; for one of the family, our maintained variant."""
+def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_context_tokens: int) -> PromptBuilder:
+    """Prompts by the template of `--chat-template` as it is, or by the artifact's; of the family, by our variant."""
+    replacement = model.chat_template
     where = artifact.file if replacement is None else replacement
     try:
         source = artifact.resource("chat_template.jinja") if replacement is None else replacement.read_bytes()
         if source is None:
             raise Failure(f"{where}: the artifact has no chat template; --chat-template gives one")
-        template = ChatTemplate(source.decode("utf-8"))
-        if replacement is not None:
-            check_renders(template, tokenizer.named_tokens)
-            return template
+        template = open_template(source.decode("utf-8"), tokenizer.named_tokens, as_it_is=replacement is not None)
+        log.info(
+            "chat template: %s",
+            "maintained variant of its family" if template.shows_every_turn else f"as it is in {where.name}",
+        )
+        return PromptBuilder(
+            tokenizer,
+            template,
+            no_thinking=model.no_thinking,
+            preserve_thinking=model.preserve_thinking,
+            effort=model.reasoning_effort,
+            max_context_tokens=max_context_tokens,
+        )
     except OSError as error:
         raise Failure(f"--chat-template {where}: {error.strerror}") from error
     except (BadTemplate, UnicodeDecodeError, ArtifactError) as error:
         raise Failure(f"chat template of {where}: {error}") from error
-    variant = maintained_variant(template)
-    log.info("chat template: %s", "the artifact's own" if variant is None else "maintained variant of its family")
-    return variant or template
 
 
 def _card(

@@ -11,16 +11,22 @@ from collections.abc import Sequence
 import attrs
 
 from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
+from ninfer.prompt.bounds import MAX_RENDERED_CHARS, Cancellation, RenderBounds
 from ninfer.prompt.caller import CallerText, Variables, caller_json, caller_text
 from ninfer.prompt.control import SafeRendering, Spell
-from ninfer.prompt.encoded import MOST_TOKENS, EncodedRendering
+from ninfer.prompt.encoded import MOST_TOKENS, EncodedRendering, too_many
+from ninfer.prompt.floor import TokenFloor
 from ninfer.prompt.frontiers import CacheFrontiers, Wanted, cache_frontiers
 from ninfer.prompt.messages import Messages, lowered, marked_content, template_messages
 from ninfer.prompt.modes import Mode, PromptDefaults, resolve_mode
-from ninfer.prompt.template import ChatTemplate
+from ninfer.prompt.probes import Probes
+from ninfer.prompt.template import RenderingTooLong, Template
 from ninfer.prompt.tokenizer import Tokenizer
 from ninfer.prompt.tokenizer_files import TOKEN_ROLES
 from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN, EffortLevels, TemplateTraits
+
+NORMALIZED_CHARS = 4
+"""Most characters that a normaliser makes one of: a letter and its three accents."""
 
 _NOT_THINKING = f"{THINK_OPEN}\n\n{THINK_CLOSE}\n\n"
 
@@ -48,7 +54,7 @@ class PromptBuilder:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        template: ChatTemplate,
+        template: Template,
         *,
         no_thinking: bool = False,
         preserve_thinking: bool = False,
@@ -58,36 +64,65 @@ class PromptBuilder:
         """The server's flags are for requests that do not say; unset they leave it to the template.
 
         Prompts far beyond `max_context_tokens` are refused before they are encoded.
+
+        Raises:
+            BadTemplate: a first rendering of a few words reached a bound.
         """
         self._most_tokens = max(MOST_TOKENS, max_context_tokens)
         self._tokenizer = tokenizer
         self._template = template
         self._defaults = PromptDefaults(no_thinking=no_thinking, preserve_thinking=preserve_thinking, effort=effort)
-        self._traits = TemplateTraits.probe(template, tokenizer.named_tokens)
-        self._efforts = EffortLevels.probe(template, tokenizer.named_tokens)
+        probes = Probes(template)
+        self._traits = TemplateTraits.probe(probes, tokenizer.named_tokens)
+        self._efforts = EffortLevels.probe(probes, tokenizer.named_tokens)
+        self._floor = TokenFloor.probe(probes, tokenizer) if template.shows_every_turn else TokenFloor()
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
-        """The prompt of `request`.
+    @property
+    def in_place(self) -> bool:
+        """Whether a small prompt takes a millisecond or two, whatever is in it."""
+        return self._template.in_place
+
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
+        """The prompt of `request`, which may have `most_tokens`; `cancellation` can stop the work.
+
+        A prompt with more tokens is refused as soon as that is certain; one with a few more may be built all the same.
 
         A final assistant turn is continued in place. That needs thinking to be switched off by the request, or by the
         server's flag where the request says nothing: an open think block cannot be continued.
 
         Raises:
             InvalidRequest: code invalid_prompt; the template or these rules refuse the conversation.
-            ContextExceeded: it is far longer than every context.
+            ContextExceeded: it is far longer than it may be.
+            InternalError: what renders the template has ended.
+            Abandoned: `cancellation` has told so.
         """
+        most_tokens = self._most_tokens if most_tokens is None else most_tokens
         mode = resolve_mode(request.thinking, self._defaults)
         turns, continued = request.turns, None
         if turns and turns[-1].role == "assistant":
             turns, continued = turns[:-1], _check_continued(turns[-1], mode)
+        at_least = self._floor.tokens(turns)
+        if at_least > most_tokens:
+            raise too_many(at_least, most_tokens)
         shown = lowered(turns, self._traits)
         messages = template_messages(shown)
         variables = self._variables(messages, mode, request)
         reply = _Reply.of(continued, first_key=len(messages.asked))
-        rendering = SafeRendering(
-            self._tokenizer, self._template, variables, continuation=reply.texts, finish=reply.follow
-        )
-        encoded = EncodedRendering(rendering, self._tokenizer, self._most_tokens)
+        bounds = self._bounds(most_tokens, cancellation or Cancellation())
+        try:
+            rendering = SafeRendering(
+                self._tokenizer,
+                self._template,
+                variables,
+                continuation=reply.texts,
+                finish=reply.follow,
+                bounds=bounds,
+            )
+        except RenderingTooLong as error:
+            raise too_many(most_tokens + 1, most_tokens) from error
+        encoded = EncodedRendering(rendering, self._tokenizer, most_tokens, bounds.cancellation)
         if not encoded.tokens:
             raise InvalidRequest("The chat template renders this conversation to nothing", code="invalid_prompt")
         frontiers = CacheFrontiers()
@@ -98,9 +133,15 @@ class PromptBuilder:
             leads=bool(request.tools) or (bool(shown) and shown[0].role in ("system", "developer")),
             opener=self._traits.openers.get(mode.enabled),
         )
-        with contextlib.suppress(InvalidRequest):  # no private character is left: nothing can be looked for
-            frontiers = cache_frontiers(rendering, encoded, variables, wanted)
+        if len(encoded.tokens) <= most_tokens:
+            with contextlib.suppress(InvalidRequest):  # no private character is left: nothing can be looked for
+                frontiers = cache_frontiers(rendering, encoded, variables, wanted)
         return self._prepared(encoded.tokens, mode, frontiers)
+
+    def _bounds(self, most_tokens: int, cancellation: Cancellation) -> RenderBounds:
+        """Bounds of a prompt's renderings: no longer than `most_tokens` can be."""
+        chars = most_tokens * self._tokenizer.longest_token_bytes * NORMALIZED_CHARS
+        return RenderBounds(chars=min(chars, MAX_RENDERED_CHARS), cancellation=cancellation)
 
     def _variables(self, messages: Messages, mode: Mode, request: GenerationRequest) -> dict[str, Variables]:
         variables: dict[str, Variables] = {}

@@ -8,14 +8,14 @@ text. It knows no roles and no fields.
 Invariant: where no caller string spells a control token, the ids are those of `Tokenizer.encode(rendering)`.
 """
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ninfer.conversation import ContextExceeded, InvalidRequest
+from ninfer.prompt.bounds import MAX_RENDERED_CHARS, RenderBounds
 from ninfer.prompt.caller import CallerText, Variables, bind, caller_texts
-from ninfer.prompt.template import MAX_RENDERED_CHARS, ChatTemplate
+from ninfer.prompt.template import RenderingStopped, Template
 from ninfer.prompt.tokenizer import Tokenizer
 
 Spell: TypeAlias = Callable[[CallerText], str]
@@ -33,18 +33,24 @@ class SafeRendering:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        template: ChatTemplate,
+        template: Template,
         variables: Mapping[str, Variables],
         *,
         continuation: Sequence[CallerText] = (),
         finish: Finish = lambda rendered, spell: rendered,
+        bounds: RenderBounds | None = None,
     ) -> None:
         """`finish` goes on from what the template renders; `continuation` are the callers' texts that it uses.
 
+        `bounds` are those of all renderings of this conversation together.
+
         Raises:
             InvalidRequest: code invalid_prompt; the template refuses, or no private character is left to stand in.
-            ContextExceeded: the texts are longer than a rendering may be.
+            RenderingStopped: a bound was reached.
+            ContextExceeded: the texts are longer than any rendering may be.
+            Abandoned: the cancellation in `bounds` has told so.
         """
+        self._bounds = bounds or RenderBounds()
         self._tokenizer = tokenizer
         self._template = template
         self._variables = variables
@@ -109,7 +115,8 @@ class SafeRendering:
 
     def _render(self, spell: Spell, variables: Mapping[str, Variables] | None = None) -> str:
         given = self._variables if variables is None else variables
-        return self._template.render({name: bind(value, spell) for name, value in given.items()})
+        self._bounds.cancellation.check()
+        return self._template.render({name: bind(value, spell) for name, value in given.items()}, self._bounds)
 
     def _hide_edges(self) -> None:
         """Hide parts of control tokens at the edges of callers' texts, if text beside them has completed one.
@@ -124,16 +131,20 @@ class SafeRendering:
         def controls(rendered: str, spelled: Mapping[str, str]) -> list[str]:
             return self._tokenizer.control_pattern.findall(self._finish(rendered, lambda text: spelled[text.text]))
 
-        with contextlib.suppress(InvalidRequest):
+        try:
             separate = self._render(lambda text: apart[text.text])
             if controls(separate, apart) != controls(self.opened, self._spelled):
                 self._spelled, self.opened = apart, separate
+        except RenderingStopped:  # that tells nothing about the tokens: a caller could have arranged it
+            raise
+        except InvalidRequest:
+            return
 
 
 class _StandIns:
     """Private characters that stand in for text of one request's callers."""
 
-    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate, texts: Iterable[str]) -> None:
+    def __init__(self, tokenizer: Tokenizer, template: Template, texts: Iterable[str]) -> None:
         self._tokenizer = tokenizer
         taken = {character for text in (*texts, template.own_text) for character in _PRIVATE.findall(text)}
         self._free = (chr(code) for code in _PRIVATE_CODES if chr(code) not in taken)

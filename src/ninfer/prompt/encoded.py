@@ -4,33 +4,57 @@ Invariant: the tokens are those of the pieces between control tokens, each encod
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from ninfer.conversation import ContextExceeded
+from ninfer.prompt.bounds import Cancellation
 from ninfer.prompt.control import SafeRendering
 from ninfer.prompt.tokenizer import Tokenizer
 
 MOST_TOKENS = 1 << 20
 """Prompts of more are not encoded, not even to be counted: a megabyte takes a quarter of a gigabyte meanwhile."""
 
+BATCH_CHARS = 1 << 20
+
+
+def too_many(at_least: int, most_tokens: int) -> ContextExceeded:
+    """The error of a prompt that has more tokens than `most_tokens`, how many exactly nobody has counted."""
+    return ContextExceeded(
+        f"the prompt has at least {at_least} tokens; prompts of more than {most_tokens} tokens are beyond the context "
+        "ceiling"
+    )
+
 
 class EncodedRendering:
     """The tokens of one rendering."""
 
-    def __init__(self, rendering: SafeRendering, tokenizer: Tokenizer, most_tokens: int = MOST_TOKENS) -> None:
+    def __init__(
+        self,
+        rendering: SafeRendering,
+        tokenizer: Tokenizer,
+        most_tokens: int = MOST_TOKENS,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         """Encode `rendering`.
 
         Raises:
             ContextExceeded: it has more than `most_tokens` tokens by far.
+            Abandoned: `cancellation` has told so.
         """
         self._rendering = rendering
         self._tokenizer = tokenizer
+        check = (cancellation or Cancellation()).check
         pieces = list(tokenizer.split(rendering.text))
         texts = [rendering.restore(text) for text, _ in pieces]
-        if tokenizer.exceeds(texts, most_tokens):
-            raise ContextExceeded(f"the prompt has more than {most_tokens} tokens, which is beyond every context here")
-        self._ids = tokenizer.encode_each(texts)
+        at_least = tokenizer.least_tokens(texts, most_tokens, check) + len(pieces) - 1
+        if at_least > most_tokens:
+            raise too_many(at_least, most_tokens)
+        self._ids: list[list[int]] = []
         """Of the text of each piece."""
+        for batch in _batches(texts):
+            check()
+            self._ids += tokenizer.encode_each(batch)
         self._starts: list[int] = []
         """Characters of the rendering before each piece."""
         self._tokens_before: list[int] = []
@@ -59,3 +83,13 @@ class EncodedRendering:
         head = b"".join(map(self._tokenizer.token_bytes, ids[:count]))
         # Text before the place may be normalised together with text behind it: then the bytes differ.
         return before + count if head == text else None
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`texts` in their order, together about `BATCH_CHARS` characters at a time."""
+    begin = chars = 0
+    for end, text in enumerate(texts, 1):
+        chars += len(text)
+        if chars >= BATCH_CHARS or end == len(texts):
+            yield texts[begin:end]
+            begin, chars = end, 0

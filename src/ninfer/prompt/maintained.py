@@ -1,8 +1,9 @@
 """The maintained variant of the family's template: which templates it stands for, and what it reads from them.
 
 The format's frame is ours (`maintained.jinja`); the sentences that models were trained on are read from the artifact's
-template by probe renderings. Recognition knows no model's name: a template is the family's if the variant made of it
-renders every check conversation as it does, to the character. It knows no tokens.
+template by probe renderings. They are text, every expression is ours: so the variant is rendered in this process, and
+its time grows with its variables alone. Recognition knows no model's name: a template is the family's if the variant
+made of it renders every check conversation as it does, to the character. It knows no tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,8 @@ import attrs
 
 from ninfer.conversation import EFFORTS, InvalidRequest
 from ninfer.prompt.family_checks import CHECKS, MARK, TOOLS
-from ninfer.prompt.template import ChatTemplate, to_json
+from ninfer.prompt.probes import Probes
+from ninfer.prompt.template import ChatTemplate, Template, to_json
 
 _SOURCE = files("ninfer.prompt").joinpath("maintained.jinja")
 
@@ -49,23 +51,30 @@ class FamilyFormat:
     trims_results: bool
 
 
-def maintained_variant(template: ChatTemplate) -> ChatTemplate | None:
-    """The maintained variant that stands for `template`; None where `template` is not of the family."""
+def maintained_variant(template: Template) -> ChatTemplate | None:
+    """The maintained variant that stands for `template`; None where `template` is not of the family.
+
+    Raises:
+        BadTemplate: a probe reached the bounds of a first rendering.
+    """
     if not template.variables <= _KNOWN_VARIABLES:
         return None  # it may mean anything by what it is told
+    probes = Probes(template)
     try:
-        family = _read(template)
+        family = _read(probes)
     except (InvalidRequest, _NotOfTheFamilyError):
         return None
-    variant = ChatTemplate(_SOURCE.read_text(encoding="utf-8"), constants={"family": attrs.asdict(family)})
-    return variant if all(_agree(template, variant, variables) for variables in CHECKS) else None
+    variant = ChatTemplate(
+        _SOURCE.read_text(encoding="utf-8"), constants={"family": attrs.asdict(family)}, shows_every_turn=True
+    )
+    return variant if all(_agree(probes, variant, variables) for variables in CHECKS) else None
 
 
 class _NotOfTheFamilyError(Exception):
     """A probe was rendered in a form that the family does not have."""
 
 
-def _agree(official: ChatTemplate, variant: ChatTemplate, variables: Mapping[str, object]) -> bool:
+def _agree(official: Probes, variant: ChatTemplate, variables: Mapping[str, object]) -> bool:
     try:
         expected = official.render(variables)
     except InvalidRequest:
@@ -76,7 +85,7 @@ def _agree(official: ChatTemplate, variant: ChatTemplate, variables: Mapping[str
         return False
 
 
-def _read(template: ChatTemplate) -> FamilyFormat:
+def _read(template: Probes) -> FamilyFormat:
     """Raises `InvalidRequest` or `_NotOfTheFamilyError` for a template that is not of the family."""
     user = {"role": "user", "content": MARK}
     told = {"role": "assistant", "content": MARK, "reasoning_content": "why"}
@@ -107,7 +116,7 @@ def _read(template: ChatTemplate) -> FamilyFormat:
     )
 
 
-def _efforts(template: ChatTemplate, enabled: bool | None) -> dict[str, str]:
+def _efforts(template: Probes, enabled: bool | None) -> dict[str, str]:
     """Effort level or unset -> the sentence that it puts before everything else, "" for none."""
     sentences: dict[str, str] = {}
     for level in (None, *EFFORTS):
@@ -120,7 +129,7 @@ def _efforts(template: ChatTemplate, enabled: bool | None) -> dict[str, str]:
     return sentences
 
 
-def _render(template: ChatTemplate, messages: Sequence[Mapping[str, object]], **options: object) -> str:
+def _render(template: Probes, messages: Sequence[Mapping[str, object]], **options: object) -> str:
     """A probe; options that are None are not given."""
     given = {name: value for name, value in options.items() if value is not None}
     return template.render({"messages": list(messages), "tools": None, "add_generation_prompt": False} | given)

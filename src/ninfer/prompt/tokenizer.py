@@ -10,7 +10,7 @@ longest) and is `encode_plain` in between; the joined `token_bytes` of `encode(t
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import attrs
@@ -76,6 +76,8 @@ class Tokenizer:
         self.control_pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         """Finds control tokens spelled in a text."""
         self.control_parts = ControlParts.of(self.control_tokens)
+        self.longest_token_bytes = max(map(len, files.token_bytes), default=1)
+        """No text has fewer tokens than its bytes divided by this."""
 
     @classmethod
     def from_files(
@@ -119,21 +121,23 @@ class Tokenizer:
         # Only the library's batch calls let other threads run meanwhile; a long prompt takes a second.
         return [encoding.ids for encoding in self._plain.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def exceeds(self, texts: Sequence[str], most_tokens: int) -> bool:
-        """Whether `texts` certainly have more tokens together than that, found out with little memory.
+    def least_tokens(self, texts: Sequence[str], most_tokens: int, between: Callable[[], None] = lambda: None) -> int:
+        """A number of tokens that `texts` have together at least, above `most_tokens` if they have more by far.
 
         Encoded whole a text takes hundreds of bytes a token: here it is looked at in slices, and no further than that
-        tells. What has no more than two bytes a token is small enough to be encoded, and not looked at.
+        tells. What has no more than two bytes a token is small enough to be encoded, and not looked at. `between` is
+        called between two slices.
         """
         if sum(len(text.encode()) for text in texts) <= 2 * most_tokens:
-            return False
+            return 0
         tokens = 0
         for batch, cuts in _slices(texts):
+            between()
             encoded = self._plain.encode_batch_fast(batch, add_special_tokens=False)
             tokens += sum(map(len, encoded)) - cuts * BORDER_TOKENS
             if tokens > most_tokens:
-                return True
-        return False
+                break
+        return tokens
 
     def normalized(self, text: str) -> str:
         """`text` as the vocabulary spells it: the bytes of its tokens are those of this text."""

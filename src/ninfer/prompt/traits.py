@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from ninfer.conversation import EFFORTS, InvalidRequest
-from ninfer.prompt.template import BadTemplate, ChatTemplate
+from ninfer.prompt.probes import MARK, Probes
 
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
-
-_MARK = "probe-of-a-leading-turn"
 
 
 @attrs.frozen(kw_only=True)
@@ -33,11 +31,11 @@ class TemplateTraits:
     """`enable_thinking`, None for unset -> the text with which the assistant's turn to be written begins."""
 
     @classmethod
-    def probe(cls, template: ChatTemplate, named_tokens: Mapping[str, str]) -> "TemplateTraits":
+    def probe(cls, template: Probes, named_tokens: Mapping[str, str]) -> "TemplateTraits":
         """Render the probes; a probe that the template refuses counts as "no"."""
 
         def render(roles: Sequence[str], **options: bool) -> str | None:
-            turns = [{"role": role, "content": f"{_MARK}-{at}"} for at, role in enumerate(roles)]
+            turns = [{"role": role, "content": f"{MARK}-{at}"} for at, role in enumerate(roles)]
             variables = {**named_tokens, "messages": turns, "tools": None, "add_generation_prompt": True} | options
             try:
                 return template.render(variables)
@@ -57,8 +55,8 @@ class TemplateTraits:
                 openers[mode] = opened[len(closed) :]
         unset, on, off = whole[None], whole[True], whole[False]
         return cls(
-            shows_developer=f"{_MARK}-0" in (render(["developer", "user"]) or ""),
-            shows_second_system=f"{_MARK}-1" in (render(["system", "system", "user"]) or ""),
+            shows_developer=f"{MARK}-0" in (render(["developer", "user"]) or ""),
+            shows_second_system=f"{MARK}-1" in (render(["system", "system", "user"]) or ""),
             thinking_switchable=on is not None and off is not None and on != off,
             thinks_by_default=unset is not None and unset == on and unset != off,
             openers=openers,
@@ -72,9 +70,9 @@ class EffortLevels:
     accepted: tuple[str, ...]
 
     @classmethod
-    def probe(cls, template: ChatTemplate, named_tokens: Mapping[str, str]) -> "EffortLevels":
+    def probe(cls, template: Probes, named_tokens: Mapping[str, str]) -> "EffortLevels":
         """Render each standard level once, on a chat of one message (THINK-013)."""
-        chat = [{"role": "user", "content": _MARK}]
+        chat = [{"role": "user", "content": MARK}]
         variables = {**named_tokens, "messages": chat, "tools": None, "add_generation_prompt": True}
         accepted = []
         for level in EFFORTS:
@@ -92,21 +90,3 @@ class EffortLevels:
             return effort
         asked = EFFORTS.index(effort)
         return min(self.accepted, key=lambda level: (abs(EFFORTS.index(level) - asked), -EFFORTS.index(level)))
-
-
-def check_renders(template: ChatTemplate, named_tokens: Mapping[str, str]) -> None:
-    """Make sure that a template renders a chat at all: of a user's message, or of a system's and a user's.
-
-    Raises:
-        BadTemplate: it does not, or renders it to nothing; the message says why.
-    """
-    user = {"role": "user", "content": _MARK}
-    refused = ""
-    for chat in ([user], [{"role": "system", "content": _MARK}, user]):
-        try:
-            variables = {**named_tokens, "messages": chat, "tools": None, "add_generation_prompt": True}
-            if template.render(variables):
-                return
-        except InvalidRequest as error:
-            refused = refused or f": {error.message}"
-    raise BadTemplate(f"the template renders not even a chat of one message{refused}")

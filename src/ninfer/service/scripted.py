@@ -27,8 +27,8 @@ from ninfer.conversation import (
     Unauthenticated,
 )
 from ninfer.engine.directives import find_directives
-from ninfer.prompt import PreparedPrompt
-from ninfer.service.service import Preparer
+from ninfer.prompt import Cancellation, PreparedPrompt
+from ninfer.service.preparing import Preparer
 
 _REFUSALS: Mapping[str, type[RequestError]] = {
     "400": InvalidRequest,
@@ -50,7 +50,14 @@ class ScriptedPreparer:
 
     preparer: Preparer
 
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
+    @property
+    def in_place(self) -> bool:
+        """As the other one's."""
+        return self.preparer.in_place
+
+    def build(
+        self, request: GenerationRequest, *, most_tokens: int | None = None, cancellation: Cancellation | None = None
+    ) -> PreparedPrompt:
         """The prompt of `request`.
 
         Raises:
@@ -61,7 +68,7 @@ class ScriptedPreparer:
             _refuse(request.turns[asked].text)
         if _asks_to_think(request.thinking):
             request = attrs.evolve(request, turns=_with_think(request.turns, asked))
-        return self.preparer.build(request)
+        return self.preparer.build(request, most_tokens=most_tokens, cancellation=cancellation)
 
 
 def _last_with_directives(turns: Sequence[Turn]) -> int | None:

@@ -7,7 +7,6 @@ the engine has admitted the request; no task waits for the engine through a thre
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Protocol as Interface
 
 import attrs
 import trio
@@ -28,20 +27,9 @@ from ninfer.service.capacity import Capacity
 from ninfer.service.failures import as_request_error
 from ninfer.service.generation import Generation, queue_timeout
 from ninfer.service.host import ProtocolFlags
+from ninfer.service.preparing import Preparation, Preparer
 from ninfer.service.sampling import SamplerRules
 from ninfer.service.thinking import ThinkingRules
-
-LIGHT_CHARS = 8_000
-LIGHT_TURNS = 16
-"""Up to these a prompt is prepared in place: the hop to a thread would cost more than the work."""
-
-
-class Preparer(Interface):
-    """What the service needs of `prompt.PromptBuilder`."""
-
-    def build(self, request: GenerationRequest) -> PreparedPrompt:
-        """The prompt of `request`. Synchronous, pure, heavy on the CPU; raises `RequestError`."""
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +42,7 @@ class ServiceSettings:
     default_max_tokens: int = attrs.field(default=8192, validator=validators.gt(0))
     """Output limit of a request that names none."""
     prompt_threads: int = attrs.field(default=2, validator=validators.gt(0))
+    """Threads that prepare prompts; large prompts have one more, and these never."""
     tolerant_tool_calls: bool = False
     """Recover calls from markup that is damaged, cut, or left inside thinking."""
     flags: ProtocolFlags = attrs.field(factory=ProtocolFlags)
@@ -76,14 +65,13 @@ class Service:
     ) -> None:
         """`stop_tokens` end a reply; without `thinking` no think block can be ended before the model does."""
         self._engine = engine
-        self._preparer = preparer
+        self._preparation = Preparation(preparer, threads=settings.prompt_threads)
         self._reply_tokens = reply_tokens
         self._stop_tokens = stop_tokens
         self._model = model
         self._sampler = sampler
         self._settings = settings
         self._thinking = thinking
-        self._threads = trio.CapacityLimiter(settings.prompt_threads)
         self.capacity = Capacity(engine.limits.lanes + settings.max_pending_requests)
         self.count_capacity = Capacity(self.capacity.places)
 
@@ -122,7 +110,7 @@ class Service:
         if self._engine.failure is not None:
             raise as_request_error(self._engine.failure)
         with self.capacity.place():
-            prepared = await self._prepare(request, deadline)
+            prepared = await self._prepare(request, deadline, most_tokens=self._engine.limits.max_context_tokens)
             generation = self._plan(request, prepared)
             try:
                 submission = self._engine.submit(generation.prompt, generation.plan)
@@ -141,15 +129,11 @@ class Service:
         with self.count_capacity.place():
             return len((await self._prepare(request, deadline)).tokens)
 
-    async def _prepare(self, request: GenerationRequest, deadline: float) -> PreparedPrompt:
-        if _is_light(request):
-            await trio.lowlevel.checkpoint()
-            return self._preparer.build(request)
+    async def _prepare(
+        self, request: GenerationRequest, deadline: float, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         with trio.move_on_at(deadline):
-            # Abandoned, the thread ends by itself; its place in the limiter is free only then.
-            return await trio.to_thread.run_sync(
-                self._preparer.build, request, limiter=self._threads, abandon_on_cancel=True
-            )
+            return await self._preparation.run(request, most_tokens=most_tokens)
         raise queue_timeout(self._settings.pending_timeout_s)
 
     def _plan(self, request: GenerationRequest, prepared: PreparedPrompt) -> Generation:
@@ -178,15 +162,6 @@ class Service:
             calls=CallReader.of(request, tolerant=self._settings.tolerant_tool_calls),
             pending_timeout_s=self._settings.pending_timeout_s,
         )
-
-
-def _is_light(request: GenerationRequest) -> bool:
-    """Whether the prompt takes a millisecond or two: there is nothing in it but the text of few turns."""
-    if request.tools or request.template_kwargs or len(request.turns) > LIGHT_TURNS:
-        return False
-    if any(len(turn.parts) > LIGHT_TURNS or turn.calls or turn.call_id for turn in request.turns):
-        return False
-    return sum(len(turn.text) + len(turn.reasoning or "") for turn in request.turns) < LIGHT_CHARS
 
 
 def _named(model: str) -> str:
