@@ -1,4 +1,4 @@
-"""Bodies on threads: small ones are decoded in place, large ones keep nobody waiting, and few are read at once."""
+"""Bodies on threads: small ones are decoded in place, large ones keep no smaller waiting, and few are read at once."""
 
 import threading
 from collections.abc import Callable
@@ -10,13 +10,14 @@ import trio
 from ninfer.conversation import InvalidRequest
 from ninfer.protocols.plugin import Call, JSONValue
 from ninfer.server.app import create_app
-from ninfer.server.body_reader import THREAD_BYTES, THREADS
+from ninfer.server.body_reader import LARGE_BYTES, THREAD_BYTES, THREADS, WholeBody
 from tests.fakes.host import FakeHost
 from tests.fakes.server import ASGIAnswer, asgi_call
 from tests.server.test_exchange import OneHandler
 
 SMALL = b"[]"
-LARGE = b"[" + b" " * THREAD_BYTES + b"]"
+BETWEEN = b"[" + b" " * THREAD_BYTES + b"]"
+LARGE = b"[" + b" " * LARGE_BYTES + b"]"
 
 
 def app_of(decode: Callable[[JSONValue], object]) -> object:
@@ -30,14 +31,14 @@ async def post(app: object, body: bytes) -> ASGIAnswer:
     return await asgi_call(app, "POST", "/v1/things/a", body)
 
 
-@pytest.mark.parametrize(("body", "in_place"), [(SMALL, True), (LARGE, False)])
+@pytest.mark.parametrize(("body", "in_place"), [(SMALL, True), (BETWEEN, False), (LARGE, False)])
 async def test_where_a_body_is_decoded(body: bytes, in_place: bool) -> None:
     here = threading.get_ident()
     answer = await post(app_of(lambda value: [value, threading.get_ident() == here]), body)
     assert answer.json() == {"decoded": [[], in_place]}
 
 
-@pytest.mark.parametrize("body", [SMALL, LARGE])
+@pytest.mark.parametrize("body", [SMALL, BETWEEN, LARGE])
 async def test_a_refusal_is_the_same_from_everywhere(body: bytes) -> None:
     def refuse(value: JSONValue) -> object:
         raise InvalidRequest("no", param="a")
@@ -74,7 +75,8 @@ async def test_large_bodies_keep_nobody_else_waiting() -> None:
         with trio.fail_after(60):
             while gate.inside < THREADS:  # noqa: ASYNC110 - threads have nothing to wake us with
                 await trio.sleep(0.001)
-            assert (await post(app, b"{}")).json() == {"decoded": "at once"}
+            for other in (b"{}", BETWEEN.replace(b"[ ", b"[1")):
+                assert (await post(app, other)).json() == {"decoded": "at once"}
         assert (gate.inside, answers) == (THREADS, [])
         gate.opened.set()
     assert [answer.json() for answer in answers] == [{"decoded": "late"}] * (THREADS + 2)
@@ -95,3 +97,14 @@ async def test_a_client_that_leaves_does_not_wait_for_its_body() -> None:
         nursery.cancel_scope.cancel()
     assert (gate.inside, answers) == (1, [])  # the thread is still at it
     gate.opened.set()
+
+
+async def test_a_body_is_handed_out_without_a_copy() -> None:
+    body = WholeBody(None, 100)
+    body.append(b"a")
+    body.append(b"b")
+    body.set_complete()
+    whole = await body
+    assert whole is await body
+    body.clear()
+    assert (whole, await body) == (b"ab", b"")

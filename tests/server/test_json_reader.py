@@ -1,13 +1,16 @@
 """The strict JSON reader: what it refuses, and that everything else reads as the standard reader does."""
 
+import contextlib
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.conversation import InvalidRequest
-from ninfer.server.json_reader import MAX_DEPTH, MAX_VALUES, read_json
+from ninfer.server.json_reader import MAX_DEPTH, MAX_DIGITS, MAX_VALUES, MOST_SPACES, read_json
+from ninfer.server.json_strings import PIECE_BYTES, NotJSON, read_string
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,45 @@ def test_a_body_makes_no_millions_of_objects() -> None:
     assert read_json(commas) == ["[,{" * MAX_VALUES]
 
 
+MIB = 1 << 20
+OPENERS = b"[" + b"[]," * 300
+
+
+@pytest.mark.contract("EXEC-014")
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        (OPENERS + b'"",' * (4 * MIB) + b"0]", 0.5),  # each string in it once took 180 bytes
+        (OPENERS + b'""' * (4 * MIB), 0.5),
+        (OPENERS + b'"' + b"[,{" * (3 * MIB) + b'"]', 2.1),
+        (b'["' + b"x" * (8 * MIB) + b'"]', 2.1),
+        (b'["' + "é".encode() * (4 * MIB) + b'"]', 2.1),
+        (b'["' + b"\\n" * (4 * MIB) + b'"]', 2.1),
+        (b'["' + "😀".encode() + b"x" * (8 * MIB) + b'"]', 5.1),  # one such makes four bytes of every character
+        (b"[" + b" " * (8 * MIB) + b"]", 0.1),
+        (b"[" + b"\xff" * (8 * MIB) + b"]", 0.1),
+        (b'["' + b"\xff" * (8 * MIB) + b'"]', 0.1),
+        (b'["' + b"x" * (8 * MIB), 1.1),
+        (b'["\\ud83d' + b"x" * (8 * MIB) + b'"]', 5.1),
+        (b"[" + b"9" * (8 * MIB) + b"]", 0.1),
+    ],
+    ids=[
+        *("strings", "strings without commas", "marks in a string", "text", "accents", "escapes", "emoji"),
+        *("spaces", "no UTF-8", "no UTF-8 in a string", "open string", "half a character", "digits"),
+    ],
+)
+def test_memory_for_each_byte_of_a_body(body: bytes, most: float) -> None:
+    """`most` bytes of peak memory for each byte of the body, the value included."""
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InvalidRequest):
+            read_json(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= most * len(body) + 4 * PIECE_BYTES
+
+
 @pytest.mark.parametrize("depth", [1, MAX_DEPTH - 1, MAX_DEPTH])
 def test_depth_up_to_the_limit(depth: int) -> None:
     body = b"[" * depth + b"]" * depth
@@ -108,3 +150,49 @@ def test_bytes_are_read_or_refused(body: bytes) -> None:
     except InvalidRequest:
         return
     assert read == json.loads(body.decode())
+
+
+@given(
+    st.text(st.sampled_from('a"\\/\b\n\x1fé€😀\ud83d\ude00\ud800u0'), max_size=60), st.booleans(), st.integers(12, 30)
+)
+def test_a_string_reads_the_same_in_pieces(text: str, ascii_only: bool, piece_bytes: int) -> None:
+    text = text if ascii_only else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    spelled = json.dumps(text, ensure_ascii=ascii_only)
+    assert read_string(f"{spelled} ".encode(), 1, piece_bytes) == (json.loads(spelled), len(spelled.encode()))
+
+
+@given(st.text('"\\ubn0dD89cCé😀\n', max_size=40), st.integers(12, 30))
+def test_what_no_string_may_hold_is_found_in_pieces(inside: str, piece_bytes: int) -> None:
+    body = f'"{inside}'.encode()
+    try:
+        found, end = read_string(body, 1, piece_bytes)
+    except NotJSON:
+        with pytest.raises(json.JSONDecodeError):
+            json.JSONDecoder().raw_decode(body.decode())
+    else:
+        assert json.loads(body[:end]) == found
+
+
+@pytest.mark.parametrize("spaces", [0, 1, MOST_SPACES - 1, MOST_SPACES, MOST_SPACES + 1, 3 * MOST_SPACES])
+def test_spaces_are_passed_over_wherever_they_may_stand(spaces: int) -> None:
+    gap = b" " * spaces
+    body = gap.join([b"", b"{", b'"a"', b":", b"[", b"]", b",", b'"b"', b":", b"{", b"}", b"}", b""])
+    assert read_json(body) == {"a": [], "b": {}}
+    with pytest.raises(InvalidRequest, match=r"Extra data at line 1 column"):
+        read_json(body + b"0")
+
+
+@pytest.mark.parametrize("digits", ["9" * MAX_DIGITS, f"0.{'3' * MAX_DIGITS}", f"1e-{'0' * (MAX_DIGITS - 1)}1"])
+def test_the_longest_numbers(digits: str) -> None:
+    assert read_json(f"[{digits}]".encode()) == json.loads(f"[{digits}]")
+    with pytest.raises(InvalidRequest, match="too many digits"):
+        read_json(f"[{digits}1]".encode())
+
+
+def test_places_are_told_in_lines_and_characters() -> None:
+    body = '{\n"é😀": "' + "é" * PIECE_BYTES + '" x'
+    with pytest.raises(InvalidRequest, match=f"at line 2 column {len(body) - 2}$"):
+        read_json(body.encode())
+    torn = b'["' + "é".encode() * PIECE_BYTES + b'\xc3"]'
+    with pytest.raises(InvalidRequest, match=f"at byte {len(torn) - 3}$"):
+        read_json(torn)

@@ -23,7 +23,7 @@ from ninfer.protocols.plugin import Protocol, Route
 from ninfer.protocols.registry import check_routes
 from ninfer.server import access, guards, models, openapi
 from ninfer.server.answers import response_of
-from ninfer.server.body_reader import BodyReader, too_large
+from ninfer.server.body_reader import BodyReader, BodyRequest, too_large
 from ninfer.server.body_room import BodyRoom
 from ninfer.server.connection import Connection, request_id, request_nursery
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
@@ -60,6 +60,7 @@ def create_app(
     check_routes(protocols, reserved=reserved)
     mounted = [(one, route) for one in protocols for route in routes_of(one)]
     app = QuartTrio("ninfer", static_folder=None)
+    app.request_class = BodyRequest
     app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes))
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes

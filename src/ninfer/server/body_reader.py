@@ -4,11 +4,13 @@ It knows HTTP bodies and JSON, no protocol. Invariants: no body keeps the event 
 a small one takes; of large ones so few are read at once that their objects have room.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any
 
 import trio
 from quart.wrappers import Request
+from quart_trio.wrappers.request import TrioBody, TrioRequest
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from ninfer.conversation import InvalidRequest, RequestTooLarge
@@ -16,16 +18,40 @@ from ninfer.protocols.plugin import Decoded, JSONValue
 from ninfer.server.connection import dropped_body
 from ninfer.server.json_reader import read_json
 
-THREAD_BYTES = 1 << 16
-"""Bodies from here on take milliseconds, and up to seconds: of 20 MiB, 100,000 messages."""
+THREAD_BYTES = 1 << 14
+"""Bodies from here on take milliseconds."""
+LARGE_BYTES = 1 << 20
+"""Bodies from here on take up to seconds: of 20 MiB, 100,000 messages. Smaller ones do not wait for them."""
 THREADS = 2
+"""For large bodies, and as many for those between."""
+
+
+class WholeBody(TrioBody):
+    """A body that is handed out without a copy: of hundreds of megabytes that stopped every stream for a second."""
+
+    def __await__(self) -> Generator[Any, None, bytearray]:
+        if self._must_raise is None:
+            yield from self._complete.wait().__await__()
+        if self._must_raise is not None:
+            raise self._must_raise
+        return self._data
+
+    def clear(self) -> None:
+        """Let go of the body; who has it keeps it."""
+        self._data = bytearray()
+
+
+class BodyRequest(TrioRequest):
+    """A request whose body is read here."""
+
+    body_class = WholeBody
 
 
 class BodyReader:
     """The reader of one application."""
 
     def __init__(self) -> None:
-        self._threads = trio.CapacityLimiter(THREADS)
+        self._large, self._between = trio.CapacityLimiter(THREADS), trio.CapacityLimiter(THREADS)
 
     async def read(
         self, request: Request, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...] = ()
@@ -41,16 +67,19 @@ class BodyReader:
         if encoding.lower() != "identity":
             raise InvalidRequest("the request body must not be compressed", code="unsupported_content_encoding")
         try:
-            body = await request.get_data(cache=False, as_text=False, parse_form_data=False)
+            body: bytearray = await request.body
         except RequestEntityTooLarge:
             raise too_large(request) from None
+        request.body.clear()
         dropped = dropped_body(request)
         if dropped is not None:
             raise dropped
         if len(body) < THREAD_BYTES:
             return decode(read_json(body, texts))
         return await trio.to_thread.run_sync(
-            partial(_decoded, body, decode, texts), limiter=self._threads, abandon_on_cancel=True
+            partial(_decoded, body, decode, texts),
+            limiter=self._between if len(body) < LARGE_BYTES else self._large,
+            abandon_on_cancel=True,
         )
 
 
@@ -59,5 +88,7 @@ def too_large(request: Request) -> RequestTooLarge:
     return RequestTooLarge(f"the request body is over the limit of {request.max_content_length} bytes")
 
 
-def _decoded(body: bytes, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...]) -> Decoded:
-    return decode(read_json(body, texts))
+def _decoded(body: bytearray, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...]) -> Decoded:
+    value = read_json(body, texts)
+    body.clear()  # its memory is free while `decode` makes more
+    return decode(value)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from ninfer.conversation import InvalidRequest, JSONValue, well_formed, well_formed_value
 from ninfer.protocols.values import shown, shown_name
 
+_HALF = re.compile("[\ud800-\udfff]")  # two that make a pair do not stay two when they are read
 _STEP = re.compile(r"\[\]|[^.\[\]]+")
 
 
@@ -77,13 +78,7 @@ _NOWHERE = _Places()
 
 
 def _has_half(text: str) -> bool:
-    if text.isascii():
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return not text.isascii() and _HALF.search(text) is not None
 
 
 def _joined(path: str, key: str | int) -> str:
