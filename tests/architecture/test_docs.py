@@ -17,9 +17,8 @@ from ninfer.cli.options import ServeOptions
 from ninfer.cli.selftest import SelftestOptions
 from ninfer.cli.unbuilt import UnbuiltOptions
 from ninfer.server.app import create_app
+from ninfer.testing import FakeHost, post_json
 from tests.architecture.source import ROOT
-from tests.fakes.host import FakeHost
-from tests.fakes.server import post_json
 
 BENCHMARK_OPTIONS = {"--gguf", "--llama", "--models", "--prompt", "--tokens", "--write"}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -58,6 +58,15 @@ def test_what_a_plugin_may_rely_on() -> None:
     assert [field.name for field in plugin.WireError.__attrs_attrs__] == ["status", "body", "headers"]
 
 
+def test_what_tests_of_a_plugin_may_rely_on() -> None:
+    """Provisional: a change here is said in the changelog, and breaks tests of others all the same."""
+    assert set(importlib.import_module("ninfer.testing").__all__) == {
+        "CARD", "ASGIAnswer", "FakeHost", "OutOfOrder", "RunningServer", "ServerSettings", "Step", "asgi_call",
+        "call_made", "check_order", "create_app", "error_samples", "finished", "generations", "json_lines", "post_json",
+        "running_server", "script", "sse_data", "until",
+    }  # fmt: skip
+
+
 def test_built_in_protocols_register_like_any_other() -> None:
     ours = {entry.name: entry.value for entry in entry_points(group=plugin.ENTRY_POINT_GROUP) if entry.dist is not None
             and entry.dist.name == "ninfer"}  # fmt: skip

@@ -16,8 +16,7 @@ from ninfer.cli import main
 from ninfer.cli.chat import Talk, printable
 from ninfer.cli.chat_server import ChatServer, ServerSaid
 from ninfer.conversation import EngineUnavailable, FinishReason, InvalidRequest
-from tests.fakes.host import CARD, FakeHost, Step, finished, script
-from tests.fakes.server import running_server, until
+from ninfer.testing import CARD, FakeHost, Step, finished, running_server, script, until
 
 
 def lines(*said: str) -> Callable[[], str]:

@@ -16,7 +16,7 @@ from ninfer.cli.assembly import open_house
 from ninfer.cli.options import CapacityOptions, LogOptions, ModelOptions, ServeOptions
 from ninfer.engine.engine import RunningEngine
 from ninfer.protocols.registry import load_protocols
-from tests.fakes.server import RunningServer, running_server, until
+from ninfer.testing import RunningServer, running_server, until
 from tools.wide_artifact import CONTEXT_TOKENS
 
 CLIENT_S = 100.0

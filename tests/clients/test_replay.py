@@ -8,8 +8,8 @@ import httpx
 import pytest
 import trio
 
+from ninfer.testing import sse_data
 from tests.clients.house import CLIENT_S, ScriptedServer, scripted_server
-from tests.fakes.server import sse_data
 
 DATA = Path(__file__).parents[1] / "data" / "client_requests"
 MOST_TOKENS = 40

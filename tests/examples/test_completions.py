@@ -14,8 +14,7 @@ import trio
 
 from ninfer.protocols.plugin import ENTRY_POINT_GROUP
 from ninfer.protocols.registry import RouteConflict, load_protocols
-from tests.fakes.host import CARD, FakeHost, script
-from tests.fakes.server import running_server
+from ninfer.testing import CARD, FakeHost, running_server, script
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ninfer_completions"
 

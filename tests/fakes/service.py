@@ -13,8 +13,8 @@ from ninfer.engine.types import EngineLimits
 from ninfer.prompt import Cancellation, PreparedPrompt
 from ninfer.reply import ReplyTokens
 from ninfer.service import SamplerRules, Service, ServiceSettings, ThinkingRules
+from ninfer.testing import CARD
 from tests.fakes.device import FakeDevice
-from tests.fakes.host import CARD
 
 STOP_TOKEN = 256
 THINK_OPEN, THINK_CLOSE = 257, 258

@@ -20,8 +20,7 @@ from ninfer.protocols.sse import dump_json
 from ninfer.server.app import create_app
 from ninfer.server.json_reader import read_json
 from ninfer.service.host import ServiceHost
-from tests.fakes.host import FakeHost
-from tests.fakes.server import RunningServer, asgi_call, running_server
+from ninfer.testing import FakeHost, RunningServer, asgi_call, running_server
 from tests.fuzz.house import open_house
 from tests.fuzz.mutate import mutate_bytes, mutate_structure
 

@@ -10,7 +10,7 @@ import pytest
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_chat.decode import decode
 from ninfer.server.app import create_app
-from tests.fakes.server import asgi_call
+from ninfer.testing import asgi_call
 from tests.fuzz.chat_bodies import BODIES, WORDS
 from tests.fuzz.driver import Spoil, Target, at_the_application, over_a_socket
 from tests.fuzz.house import open_house

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ninfer.server.app import create_app
-from tests.fakes.server import asgi_call
+from ninfer.testing import asgi_call
 from tests.fuzz.driver import Target, at_the_application
 from tests.fuzz.house import open_house
 from tests.fuzz.messages import MESSAGES

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import trio
 
-from tests.fakes.server import RunningServer, running_server
+from ninfer.testing import RunningServer, running_server
 from tests.fuzz.chat_bodies import BODIES
 from tests.fuzz.driver import ANSWER_S
 from tests.fuzz.house import open_house

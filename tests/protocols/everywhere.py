@@ -13,7 +13,7 @@ import attrs
 from ninfer.protocols.anthropic_messages.fold import MessageFold
 from ninfer.protocols.registry import load_protocols
 from ninfer.server.app import create_app
-from tests.fakes.server import post_json, sse_data
+from ninfer.testing import post_json, sse_data
 from tests.fuzz.house import MODEL, open_house
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"

@@ -8,8 +8,7 @@ import pytest
 
 from ninfer.protocols.registry import load_protocols
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import post_json
+from ninfer.testing import CARD, FakeHost, post_json
 
 HALF = "cut \ud83d"
 MENDED = "cut \ufffd"

@@ -17,8 +17,7 @@ from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.protocols.plugin import Protocol
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost, Step, finished, script
-from tests.fakes.server import post_json
+from ninfer.testing import CARD, FakeHost, Step, finished, post_json, script
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 ASKED: dict[Callable[[Any], Protocol], tuple[str, dict[str, object]]] = {

@@ -13,7 +13,7 @@ from ninfer.protocols.mounting import ERROR_KINDS, BrokenProtocol, described, ro
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import NDJSON, Call, Route, WireError
 from ninfer.protocols.registry import ProtocolLoadError, load_protocols
-from tests.fakes.host import FakeHost
+from ninfer.testing import FakeHost
 
 GROUP = "ninfer.protocols"
 

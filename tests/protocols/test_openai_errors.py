@@ -6,7 +6,7 @@ import pytest
 
 from ninfer.conversation import errors
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
-from tests.fakes.server import sse_data
+from ninfer.testing import sse_data
 
 
 @pytest.mark.contract("ERR-001")

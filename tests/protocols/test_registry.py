@@ -12,7 +12,7 @@ from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.registry import ProtocolLoadError, RouteConflict, check_routes, load_protocols
 from ninfer.service.host import ProtocolHost
-from tests.fakes.host import FakeHost
+from ninfer.testing import FakeHost
 
 GROUP = "ninfer.protocols"
 CHAT = EntryPoint("openai_chat", "ninfer.protocols.openai_chat:OpenAIChat", GROUP)

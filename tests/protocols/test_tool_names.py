@@ -11,8 +11,7 @@ from ninfer.conversation import MAX_TOOL_NAME_CHARS, TOOL_NAME, InvalidRequest, 
 from ninfer.protocols.registry import load_protocols
 from ninfer.reply import ToolFront
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import post_json
+from ninfer.testing import CARD, FakeHost, post_json
 from tests.fuzz.house import MODEL, open_house
 from tests.protocols.everywhere import CHAT, MESSAGES, RESPONSES, Said, raw, said
 

@@ -11,8 +11,7 @@ from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.server.app import create_app
 from ninfer.server.body_room import BodyRoom
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import CARD, FakeHost, script
-from tests.fakes.server import ASGIAnswer, asgi_call, until
+from ninfer.testing import CARD, ASGIAnswer, FakeHost, asgi_call, script, until
 
 contract = pytest.mark.contract
 KEY = "key-ö-1"

@@ -11,8 +11,7 @@ from ninfer.conversation import InvalidRequest
 from ninfer.protocols.plugin import Call, JSONValue
 from ninfer.server.app import create_app
 from ninfer.server.body_reader import LARGE_BYTES, THREAD_BYTES, THREADS, WholeBody
-from tests.fakes.host import FakeHost
-from tests.fakes.server import ASGIAnswer, asgi_call
+from ninfer.testing import ASGIAnswer, FakeHost, asgi_call
 from tests.server.test_exchange import OneHandler
 
 SMALL = b"[]"

@@ -25,9 +25,8 @@ import trio.testing
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.server.settings import ServerSettings
 from ninfer.service import ServiceSettings
+from ninfer.testing import CARD, RunningServer, running_server, until
 from tests.fakes.device import FakeDevice
-from tests.fakes.host import CARD
-from tests.fakes.server import RunningServer, running_server, until
 from tests.fakes.service import OpenService, choose_letter, open_service
 
 HANGS_S = 60

@@ -6,8 +6,7 @@ import pytest
 import trio
 
 from ninfer.conversation import Started, TextDelta
-from tests.fakes.host import CARD, FakeHost, Step, finished
-from tests.fakes.server import running_server
+from ninfer.testing import CARD, FakeHost, Step, finished, running_server
 
 BODY = json.dumps({"model": CARD.id, "messages": [{"role": "user", "content": "Hello"}]}).encode()
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(BODY)

@@ -15,8 +15,7 @@ from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.server.app import create_app
 from ninfer.server.running import RunningCalls
-from tests.fakes.host import CARD, FakeHost, Step, script
-from tests.fakes.server import ASGIAnswer, asgi_call, post_json, sse_data
+from ninfer.testing import CARD, ASGIAnswer, FakeHost, Step, asgi_call, post_json, script, sse_data
 
 KEEP_ALIVE = b": keep-alive\n\n"
 BODY = {"model": CARD.id, "messages": [{"role": "user", "content": "Hi"}]}

@@ -17,8 +17,7 @@ from ninfer.protocols.plugin import Call, Route
 from ninfer.server.app import create_app
 from ninfer.server.guards import LOOPBACK_NAMES, host_name
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import CARD, FakeHost, script
-from tests.fakes.server import RunningServer, asgi_call, post_json, running_server, until
+from ninfer.testing import CARD, FakeHost, RunningServer, asgi_call, post_json, running_server, script, until
 
 CHUNKED = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 CHAT = "/v1/chat/completions"

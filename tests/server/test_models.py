@@ -4,8 +4,7 @@ import attrs
 import pytest
 
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import asgi_call
+from ninfer.testing import CARD, FakeHost, asgi_call
 
 ENTRY = {
     "id": "lab/tiny model",

@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from ninfer.conversation import InternalError, Overloaded
-from tests.fakes.host import CARD, FakeHost, script
-from tests.fakes.server import running_server
+from ninfer.testing import CARD, FakeHost, running_server, script
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from ninfer.protocols.wire_schema import WireSchemas
 from ninfer.server.app import create_app
 from ninfer.server.openapi import document
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import FakeHost
-from tests.fakes.server import asgi_call
+from ninfer.testing import FakeHost, asgi_call
 
 HOST = FakeHost()
 PROTOCOLS = (OpenAIChat(HOST), OpenAIResponses(HOST), AnthropicMessages(HOST))

@@ -15,8 +15,7 @@ from ninfer.protocols.anthropic_messages import AnthropicMessages
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.plugin import EVENT_STREAM, NDJSON, Call, Route, StreamForm, WireError
 from ninfer.server.app import create_app
-from tests.fakes.host import FakeHost
-from tests.fakes.server import ASGIAnswer, asgi_call
+from ninfer.testing import ASGIAnswer, FakeHost, asgi_call
 
 Handler = Callable[[Call], Awaitable[None]]
 

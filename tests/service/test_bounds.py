@@ -12,10 +12,9 @@ from ninfer.engine.engine import open_engine
 from ninfer.engine.types import Finished as EngineFinished
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.service import ServiceSettings
+from ninfer.testing import CARD, running_server, until
 from tests.fakes.device import FakeDevice
 from tests.fakes.engine import limits, plan, prompt
-from tests.fakes.host import CARD
-from tests.fakes.server import running_server, until
 from tests.fakes.service import choose_letter, open_service
 from tests.service.test_service import request
 

@@ -9,9 +9,8 @@ from ninfer.protocols.anthropic_messages import AnthropicMessages
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.server.app import create_app
+from ninfer.testing import CARD, asgi_call, post_json, sse_data
 from tests.fakes.device import FakeDevice
-from tests.fakes.host import CARD
-from tests.fakes.server import asgi_call, post_json, sse_data
 from tests.fakes.service import choose_letter, open_service
 
 PAGES = 2

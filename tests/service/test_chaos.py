@@ -22,8 +22,7 @@ from ninfer.engine.types import EngineFigures, EngineLimits
 from ninfer.prompt import PromptBuilder
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.service import SamplerRules, Service, ServiceSettings, ThinkingRules
-from tests.fakes.host import CARD
-from tests.fakes.server import RunningServer, running_server, until
+from ninfer.testing import CARD, RunningServer, running_server, until
 from tests.fuzz.house import reply_tokens
 from tests.prompt.tiny import template, tokenizer
 

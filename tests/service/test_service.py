@@ -30,9 +30,8 @@ from ninfer.conversation.errors import EngineUnavailable
 from ninfer.engine.types import CapacityExceeded, DeviceLost, EngineError, EngineStopped, UnitFailed
 from ninfer.service import ProtocolFlags, SamplerRules, ServiceSettings
 from ninfer.service.failures import as_request_error
+from ninfer.testing import CARD, until
 from tests.fakes.device import FakeDevice, InjectedFault
-from tests.fakes.host import CARD
-from tests.fakes.server import until
 from tests.fakes.service import (
     THINK_CLOSE,
     ByteBuilder,

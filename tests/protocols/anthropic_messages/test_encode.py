@@ -23,7 +23,7 @@ from ninfer.conversation import (
 from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, aggregate
 from ninfer.protocols.anthropic_messages.fold import MessageFold
 from ninfer.protocols.anthropic_messages.order import OrderChecker, OrderViolation
-from tests.fakes.host import finished
+from ninfer.testing import finished
 from tests.protocols.anthropic_messages.bodies import USER, turns
 
 contract = pytest.mark.contract

@@ -28,8 +28,7 @@ from ninfer.protocols.anthropic_messages.errors import anthropic_error
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.server.app import create_app
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import FakeHost, Step, script
-from tests.fakes.server import ASGIAnswer, asgi_call
+from ninfer.testing import ASGIAnswer, FakeHost, Step, asgi_call, script
 from tests.fuzz.house import open_house
 from tests.protocols.anthropic_messages.bodies import USER, assistant, body, text, user
 from tests.protocols.anthropic_messages.test_encode import parsed

@@ -10,8 +10,7 @@ from ninfer.protocols.anthropic_messages import AnthropicMessages
 from ninfer.protocols.anthropic_messages.decode import decode
 from ninfer.protocols.anthropic_messages.order import OrderChecker
 from ninfer.server.app import create_app
-from tests.fakes.host import FakeHost, script
-from tests.fakes.server import asgi_call
+from ninfer.testing import FakeHost, asgi_call, script
 from tests.protocols.anthropic_messages.test_encode import parsed
 
 contract = pytest.mark.contract

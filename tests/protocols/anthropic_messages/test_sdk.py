@@ -27,8 +27,7 @@ from ninfer.conversation import (
     Unauthenticated,
 )
 from ninfer.protocols.anthropic_messages import AnthropicMessages
-from tests.fakes.host import FakeHost, Step, finished, script
-from tests.fakes.server import running_server, until
+from ninfer.testing import FakeHost, Step, finished, running_server, script, until
 
 contract = pytest.mark.contract
 T = TypeVar("T")

@@ -22,8 +22,7 @@ from ninfer.conversation import (
 from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, Shape, aggregate
 from ninfer.protocols.openai_chat.order import OrderChecker
 from ninfer.protocols.sse import DONE, frame_data
-from tests.fakes.host import finished
-from tests.fakes.server import sse_data
+from ninfer.testing import finished, sse_data
 
 HEAD = Head(id="chatcmpl-1", created=17, model="m")
 STARTED = Started(prompt_tokens=11, cached_tokens=4)

@@ -14,7 +14,7 @@ import pytest
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_chat.order import OrderChecker
 from ninfer.server.app import create_app
-from tests.fakes.server import asgi_call, post_json, sse_data
+from ninfer.testing import asgi_call, post_json, sse_data
 from tests.fuzz.house import MODEL, open_house
 
 contract = pytest.mark.contract

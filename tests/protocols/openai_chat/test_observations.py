@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ninfer.conversation import Committed, PromptProgress, Started, TextDelta, Timings
 from ninfer.protocols.openai_chat.observations import timings_object
-from tests.fakes.host import finished
+from ninfer.testing import finished
 from tests.protocols.openai_chat.test_encode import STARTED, TIMINGS, chunks
 
 contract = pytest.mark.contract

@@ -9,8 +9,7 @@ import pytest
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_chat.order import OrderChecker
 from ninfer.server.app import create_app
-from tests.fakes.host import FakeHost, script
-from tests.fakes.server import asgi_call, sse_data
+from ninfer.testing import FakeHost, asgi_call, script, sse_data
 
 contract = pytest.mark.contract
 DATA = Path(__file__).parents[2] / "data" / "client_requests"

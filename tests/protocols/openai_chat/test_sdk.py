@@ -13,8 +13,7 @@ from ninfer.conversation import EngineUnavailable, GenerationRequest, Overloaded
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_chat.encode import ChunkEncoder
 from ninfer.service import ProtocolFlags
-from tests.fakes.host import CARD, FakeHost, Step, script
-from tests.fakes.server import running_server, until
+from ninfer.testing import CARD, FakeHost, Step, running_server, script, until
 from tests.fuzz.house import MODEL, open_house
 
 contract = pytest.mark.contract

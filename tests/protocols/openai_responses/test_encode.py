@@ -25,7 +25,7 @@ from ninfer.protocols.openai_responses.encode import SUMMARY_PLACEHOLDER, Answer
 from ninfer.protocols.openai_responses.items import own_items
 from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.store import OVERFLOW_CODE
-from tests.fakes.host import finished
+from ninfer.testing import finished
 
 contract = pytest.mark.contract
 

@@ -8,7 +8,7 @@ import pytest
 
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.server.app import create_app
-from tests.fakes.server import post_json
+from ninfer.testing import post_json
 from tests.fuzz.house import MODEL, open_house
 from tests.protocols.openai_responses.test_routes import events_of
 

@@ -9,8 +9,7 @@ import pytest
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.protocols.openai_responses.decode import decode
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost, script
-from tests.fakes.server import asgi_call
+from ninfer.testing import CARD, FakeHost, asgi_call, script
 from tests.protocols.openai_responses.shelf import assistant, new_store, reasoning, stored, user
 from tests.protocols.openai_responses.test_routes import events_of
 

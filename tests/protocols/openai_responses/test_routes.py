@@ -15,8 +15,7 @@ from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.server.app import create_app
 from ninfer.server.running import RunningCalls
 from ninfer.service.host import ProtocolFlags
-from tests.fakes.host import CARD, FakeHost, Step, finished, script
-from tests.fakes.server import ASGIAnswer, asgi_call, post_json
+from ninfer.testing import CARD, ASGIAnswer, FakeHost, Step, asgi_call, finished, post_json, script
 
 contract = pytest.mark.contract
 

@@ -12,8 +12,7 @@ import trio
 
 from ninfer.conversation import CallMade, EngineUnavailable, FinishReason, Overloaded, QueueTimeout, ToolCall
 from ninfer.protocols.openai_responses import OpenAIResponses
-from tests.fakes.host import CARD, FakeHost, Step, finished, script
-from tests.fakes.server import running_server, until
+from ninfer.testing import CARD, FakeHost, Step, finished, running_server, script, until
 
 contract = pytest.mark.contract
 Result = TypeVar("Result")

@@ -11,9 +11,8 @@ import trio
 
 from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.server.app import create_app
+from ninfer.testing import CARD, ASGIAnswer, asgi_call, until
 from tests.fakes.device import FakeDevice
-from tests.fakes.host import CARD
-from tests.fakes.server import ASGIAnswer, asgi_call, until
 from tests.fakes.service import open_service, saying
 from tests.protocols.openai_responses.test_routes import events_of
 
