@@ -7,37 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer.conversation import JSONValue
-from ninfer.reply.tool_arguments import MAX_DEPTH, type_arguments, type_hints
+from ninfer.reply.tool_arguments import MAX_DEPTH, type_arguments
 
 S, N, INT, B, Z, OBJ, ARR = "string", "number", "integer", "boolean", "null", "object", "array"
-
-
-@pytest.mark.contract("TOOL-001", "TOOL-006")
-@pytest.mark.parametrize(
-    ("schema", "hints"),
-    [
-        ({"type": "string"}, {S}),
-        ({"type": ["integer", "null"]}, {INT, Z}),
-        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, {S, INT}),
-        ({"oneOf": [{"type": "boolean"}, {"type": ["null"]}]}, {B, Z}),
-        ({"anyOf": [{"type": "array", "items": {}}, {"type": "null"}]}, {ARR, Z}),
-        ({"anyOf": [{"type": "string"}, {"enum": [1]}]}, None),
-        ({"anyOf": [{"type": "string"}, {"$ref": "#/x"}]}, None),
-        ({"anyOf": []}, None),
-        ({"anyOf": "string"}, None),
-        ({"allOf": [{"type": "string"}]}, None),
-        ({"enum": ["a"]}, None),
-        ({"type": "text"}, None),
-        ({"type": []}, None),
-        ({"type": [1]}, None),
-        ({"type": None, "anyOf": [{"type": "string"}]}, None),
-        ({}, None),
-        (True, None),
-        (None, None),
-    ],
-)
-def test_hints(schema: object, hints: set[str] | None) -> None:
-    assert type_hints(schema) == hints
 
 
 OMITTED = object()
@@ -86,9 +58,13 @@ OMITTED = object()
         ([N], "9" * 5000, "9" * 5000, 1),
         ([OBJ], '{"a": "\\ud800"}', {"a": "\ufffd"}, 0),  # as in a history
         ([ARR], "[" * 100_000, "[" * 100_000, 1),
-        # Without a type only objects and arrays are read (TOOL-05).
-        (None, "123", "123", 0),
-        (None, "true", "true", 0),
+        # Without a type JSON is read.
+        (None, "123", 123, 0),
+        (None, "true", True, 0),
+        (None, "True", "True", 0),
+        (None, "null", None, 0),
+        (None, '"null"', "null", 0),
+        (None, "00501", "00501", 0),
         (None, '{"k":1}', {"k": 1}, 0),
         (None, " [1]\n", [1], 0),
         (None, "hello", "hello", 0),
@@ -115,7 +91,7 @@ def test_a_schema_fills_in_nothing_and_looks_into_nothing() -> None:
         "additionalProperties": False,
     }
     typed = type_arguments([("at", '{"lat": "48", "x": 1}'), ("days", ""), ("y", "2")], schema)
-    assert typed.values == {"at": {"lat": "48", "x": 1}, "y": "2"}
+    assert typed.values == {"at": {"lat": "48", "x": 1}, "y": 2}
     assert (typed.empty_omitted, typed.mismatched) == (1, 0)
 
 
@@ -123,13 +99,47 @@ def test_a_schema_fills_in_nothing_and_looks_into_nothing() -> None:
 def test_order_and_repeats() -> None:
     schema = {"properties": {"a": {"type": "integer"}}}
     typed = type_arguments([("b", "1"), ("a", "x"), ("b", "2"), ("a", "3"), ("b", "4")], schema)
-    assert list(typed.values.items()) == [("b", "4"), ("a", 3)]
+    assert list(typed.values.items()) == [("b", 4), ("a", 3)]
     assert (typed.duplicates, typed.mismatched) == (3, 0)
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": None}, {"properties": []}, {"properties": {"x": True}}])
 def test_schemas_that_say_nothing(schema: dict[str, object]) -> None:
-    assert type_arguments([("x", "[1]"), ("y", "1")], schema).values == {"x": [1], "y": "1"}
+    assert type_arguments([("x", "[1]"), ("y", "1")], schema).values == {"x": [1], "y": 1}
+
+
+@pytest.mark.contract("TOOL-006")
+@pytest.mark.parametrize(
+    ("schema", "text", "value", "mismatched"),
+    [
+        # An enum decides by its members: the string that the text is, or else the value that it spells.
+        ({"enum": ["1", "2"]}, "1", "1", 0),
+        ({"enum": ["1", "2"]}, "5", "5", 1),
+        ({"enum": ["1", "2"]}, "true", "true", 1),
+        ({"enum": ["a", "b"]}, '"a"', "a", 0),
+        ({"enum": [1, 2]}, "1", 1, 0),
+        ({"enum": [1, 2]}, "5", 5, 1),
+        ({"enum": ["1", 1]}, "1", "1", 0),
+        ({"enum": ["a", 1]}, "1", 1, 0),
+        ({"enum": ["a", None]}, "null", None, 0),
+        ({"enum": ["null", None]}, "null", "null", 0),
+        ({"enum": [True, "yes"]}, "True", True, 0),
+        ({"enum": [True]}, "1", 1, 1),
+        ({"enum": [{"k": [1]}, "x"]}, '{"k": [1]}', {"k": [1]}, 0),
+        ({"enum": [1, 2]}, "", OMITTED, 0),
+        ({"const": 7}, "7", 7, 0),
+        ({"const": "7"}, "7", "7", 0),
+        ({"type": "string", "enum": ["1", "2"]}, "1", "1", 0),
+        ({"type": ["string", "null"], "enum": ["a", None]}, "null", None, 0),
+        ({"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}, "null", None, 0),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", "null", 0),
+    ],
+)
+def test_values_that_are_counted_up(schema: object, text: str, value: object, mismatched: int) -> None:
+    typed = type_arguments([("x", text)], {"properties": {"x": schema}})
+    assert typed.values == ({} if value is OMITTED else {"x": value})
+    assert [type(found) for found in typed.values.values()] == [type(value)] * len(typed.values)
+    assert typed.mismatched == mismatched
 
 
 values: st.SearchStrategy[JSONValue] = st.recursive(

@@ -236,7 +236,7 @@ TOLERANT: dict[str, tuple[str, bool, str, Calls, Fallback]] = {
     "dropped bracket": (call().replace("<function=f", "function=f"), False, "", [ONE], Fallback.NONE),
     "dropped keyword": (call().replace("<function=f", "<=f"), False, "", [ONE], Fallback.NONE),
     "dropped wrapper": (call().removeprefix("<tool_call>\n"), False, "", [ONE], Fallback.NONE),
-    "undeclared": (call("rm"), False, "", [("rm", {"a": "1"})], Fallback.NONE),  # TOOL-021
+    "undeclared": (call("rm"), False, "", [("rm", {"a": 1})], Fallback.NONE),  # TOOL-021
     "no parameter's end": (  # TOOL-03
         call("weather", "<parameter=city>\nOslo\n<parameter=unit>\nC\n</parameter>\n"),
         False,
