@@ -7,6 +7,7 @@ as a `Failure` of one line.
 import logging
 import os
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +15,7 @@ import attrs
 
 from ninfer.cli.failure import Failure
 from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ModelOptions, ServeOptions
+from ninfer.cli.prompt_files import TEMPLATE, check_folder, read_tokenizer
 from ninfer.conversation import ModelCard
 from ninfer.engine.artifact import (
     TEXT,
@@ -129,13 +131,23 @@ def open_house(path: Path, options: ServeOptions, report: Report) -> House:
     model, capacity = options.model, options.capacity
     cache_dir = model.cache_dir or default_cache_dir(os.environ)
     try:
-        entry = resolve_artifact(path, cache_dir, report, hub_dir=default_hub_dir(os.environ))
+        entry = resolve_artifact(
+            path,
+            cache_dir,
+            report,
+            hub_dir=default_hub_dir(os.environ),
+            check=partial(check_folder, template=model.chat_template is None),
+        )
         artifact = Artifact.open(entry)
         config = parse_text_config(artifact.config(TEXT))
-        tokenizer = _tokenizer(artifact)
+        tokenizer = read_tokenizer(artifact.resource, artifact.config(TEXT))
         presets = _presets(capacity.context_cost_presets)
-    except (ArtifactError, BadTokenizer) as error:
+    except BadTokenizer as error:
+        raise Failure(f"{entry}: {error}") from error
+    except ArtifactError as error:
         raise Failure(str(error)) from error
+    if tokenizer is None:
+        raise Failure(f"{entry}: the artifact has no tokenizer.json; convert it again from a folder that has one")
     config = attrs.evolve(config, rope_yarn_factor=model.rope_yarn_factor)
     max_context_tokens = context_ceiling(capacity.max_context, config)
     pool = pool_request(capacity, max_context_tokens)
@@ -213,25 +225,12 @@ def _presets(file: Path | None) -> Presets | None:
         raise Failure(f"--context-cost-presets {file}: {error.strerror}") from error
 
 
-def _tokenizer(artifact: Artifact) -> Tokenizer:
-    tokenizer = artifact.resource("tokenizer.json")
-    if tokenizer is None:
-        raise Failure(
-            f"{artifact.file}: the artifact has no tokenizer.json; convert it again from a folder that has one"
-        )
-    return Tokenizer.from_files(
-        tokenizer,
-        tokenizer_config=artifact.resource("tokenizer_config.json"),
-        generation_config=artifact.resource("generation_config.json"),
-    )
-
-
 def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_context_tokens: int) -> PromptBuilder:
     """Prompts by the template of `--chat-template` as it is, or by the artifact's; of the family, by our variant."""
     replacement = model.chat_template
     where = artifact.file if replacement is None else replacement
     try:
-        source = artifact.resource("chat_template.jinja") if replacement is None else replacement.read_bytes()
+        source = artifact.resource(TEMPLATE) if replacement is None else replacement.read_bytes()
         if source is None:
             raise Failure(f"{where}: the artifact has no chat template; --chat-template gives one")
         template = open_template(source.decode("utf-8"), tokenizer.named_tokens, as_it_is=replacement is not None)

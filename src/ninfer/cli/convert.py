@@ -68,6 +68,8 @@ def run(folder: Path, out: Path, options: ConvertOptions, errors: Console, repor
     Raises:
         Failure: it cannot be done.
     """
+    from ninfer.cli.prompt_files import check_folder  # imported here, so that `--help` answers at once
+
     try:
         return convert_folder(
             find_source(folder, default_hub_dir(os.environ)),
@@ -77,6 +79,7 @@ def run(folder: Path, out: Path, options: ConvertOptions, errors: Console, repor
             volume_limit_bytes=options.volume_limit_mib << 20,
             resume=True,
             report=report,
+            check=check_folder,
         )
     except ArtifactError as error:
         raise Failure("; ".join([str(error), *left_over(out)])) from error

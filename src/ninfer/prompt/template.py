@@ -62,6 +62,10 @@ class Template(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Give back what rendering takes beside this process. Idempotent."""
+        ...
+
 
 class ChatTemplate:
     """A template whose text is ours, rendered in this process. Immutable."""
@@ -117,6 +121,9 @@ class ChatTemplate:
         except MemoryError as error:
             raise RenderingStopped(refusal("it takes more memory than there is"), code=REFUSAL_CODE) from error
         return "".join(pieces)
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
 REFUSAL_CODE = "invalid_prompt"

@@ -81,17 +81,31 @@ class Tokenizer:
 
     @classmethod
     def from_files(
-        cls, tokenizer_json: bytes, *, tokenizer_config: bytes | None = None, generation_config: bytes | None = None
+        cls,
+        tokenizer_json: bytes,
+        *,
+        tokenizer_config: bytes | None = None,
+        special_tokens_map: bytes | None = None,
+        generation_config: bytes | None = None,
+        model_config: Mapping[str, object] | None = None,
     ) -> Self:
-        """Build from the bytes of the artifact's files.
+        """Build from the bytes of the artifact's files and the model's config.
 
-        `tokenizer_config` may carry added tokens that `tokenizer_json` lacks; the stop tokens are the
-        `eos_token_id`s of `generation_config` and the `eos_token` of `tokenizer_config`.
+        `tokenizer_config` may carry added tokens that `tokenizer_json` lacks. Stop tokens are all that any file names:
+        `eos_token_id` of `generation_config` and `model_config`, `eos_token` of the two others.
 
         Raises:
             BadTokenizer: a file is malformed, files contradict each other, or the vocabulary is not byte-level.
         """
-        return cls(TokenizerFiles.read(tokenizer_json, tokenizer_config, generation_config))
+        return cls(
+            TokenizerFiles.read(
+                tokenizer_json,
+                tokenizer_config=tokenizer_config,
+                special_tokens_map=special_tokens_map,
+                generation_config=generation_config,
+                model_config=model_config or {},
+            )
+        )
 
     @property
     def vocabulary_tokens(self) -> int:

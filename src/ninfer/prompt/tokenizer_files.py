@@ -46,15 +46,30 @@ class TokenizerFiles:
     """Role (`eos_token`) -> spelling."""
 
     @classmethod
-    def read(cls, tokenizer_json: bytes, tokenizer_config: bytes | None, generation_config: bytes | None) -> Self:
-        """Read the bytes of the files.
+    def read(
+        cls,
+        tokenizer_json: bytes,
+        *,
+        tokenizer_config: bytes | None,
+        special_tokens_map: bytes | None,
+        generation_config: bytes | None,
+        model_config: Mapping[str, object],
+    ) -> Self:
+        """Read the bytes of the files, and the members of the model's config that concern tokens.
 
         Raises:
             BadTokenizer: a file is malformed, files contradict each other, or the vocabulary is not byte-level.
         """
         data = _read_object("tokenizer.json", tokenizer_json)
         config = _read_object("tokenizer_config.json", tokenizer_config)
-        generation = _read_object("generation_config.json", generation_config)
+        roles = {
+            "tokenizer_config.json": config,
+            "special_tokens_map.json": _read_object("special_tokens_map.json", special_tokens_map),
+        }
+        eos = {
+            "generation_config.json": _read_object("generation_config.json", generation_config).get("eos_token_id"),
+            "config.json": model_config.get("eos_token_id"),
+        }
         vocabulary = _vocabulary(data)
         controls = _control_tokens(data, config, vocabulary)
         for control in controls:
@@ -67,8 +82,13 @@ class TokenizerFiles:
             base=data,
             controls=tuple(controls),
             token_bytes=tuple(spelled.get(token_id, b"") for token_id in range(size)),
-            stop_tokens=_stop_tokens(generation, config, controls, size),
-            named_tokens={name: text for name in TOKEN_ROLES if (text := _named(config, name)) is not None},
+            stop_tokens=_numbered(eos, size) | _spelled(roles, controls),
+            named_tokens={
+                name: text
+                for file in reversed(roles.values())
+                for name in TOKEN_ROLES
+                if (text := _named(file, name)) is not None
+            },
         )
 
 
@@ -170,20 +190,25 @@ def _named(config: JSONObject, role: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _stop_tokens(
-    generation: JSONObject, config: JSONObject, controls: Sequence[ControlToken], size: int
-) -> frozenset[int]:
-    ids = generation.get("eos_token_id")
-    listed = ids if isinstance(ids, list) else [] if ids is None else [ids]
+def _numbered(eos: Mapping[str, object], size: int) -> frozenset[int]:
+    """Ids of the tokens that files name by number: an id, a list of them, or nothing."""
     stops: set[int] = set()
-    for token_id in listed:
-        if not isinstance(token_id, int) or not 0 <= token_id < size:
-            raise BadTokenizer(f"generation_config.json: eos_token_id {token_id!r} is no token id below {size}")
-        stops.add(token_id)
-    text = _named(config, "eos_token")
-    if text is not None:
-        matching = [control.id for control in controls if control.text == text]
-        if not matching:
-            raise BadTokenizer(f"tokenizer_config.json: eos_token {text!r} is no added token")
-        stops.update(matching)
+    for file, ids in eos.items():
+        for token_id in ids if isinstance(ids, list) else [] if ids is None else [ids]:
+            if type(token_id) is not int or not 0 <= token_id < size:
+                raise BadTokenizer(f"{file}: eos_token_id {token_id!r} is no token id below {size}")
+            stops.add(token_id)
+    return frozenset(stops)
+
+
+def _spelled(roles: Mapping[str, JSONObject], controls: Sequence[ControlToken]) -> frozenset[int]:
+    """Ids of the tokens that files name as the end of a text."""
+    stops: set[int] = set()
+    for file, config in roles.items():
+        text = _named(config, "eos_token")
+        if text is not None:
+            matching = [control.id for control in controls if control.text == text]
+            if not matching:
+                raise BadTokenizer(f"{file}: eos_token {text!r} is no added token")
+            stops.update(matching)
     return frozenset(stops)

@@ -25,6 +25,7 @@ RESOURCES = (
     "tokenizer.json",
     TOKENIZER_CONFIG,
     CHAT_TEMPLATE,
+    "special_tokens_map.json",
     "generation_config.json",
     "preprocessor_config.json",
     "video_preprocessor_config.json",
@@ -35,7 +36,7 @@ _ARCHITECTURES: Mapping[str, str] = {"qwen3_5": "qwen3_5", "qwen3_5_text": "qwen
 _TEXT_PREFIXES = ("model.language_model.", "model.")
 _VISION_PREFIXES = ("model.visual.", "visual.")
 _FROM_OUTER = ("tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id")
-"""Members of a wrapping config that rule the text model too."""
+"""Members of a wrapping config that rule the text model too. What ends a text is what either of them names."""
 
 
 @attrs.frozen(kw_only=True)
@@ -149,8 +150,20 @@ def read_text_config(config: Checked) -> tuple[str, Mapping[str, object]]:
         return _ARCHITECTURES[kind], config.object()
     inner = dict(config.member("text_config").object())
     outer = config.object()
+    ends = _either(inner.get("eos_token_id"), outer.get("eos_token_id"))
     inner |= {key: outer[key] for key in _FROM_OUTER if outer.get(key) is not None}
+    if len(ends) > 1:
+        inner["eos_token_id"] = ends
     return _ARCHITECTURES[kind], inner
+
+
+def _either(*named: object) -> list[object]:
+    """What is named, by itself or in a list, each once."""
+    found: list[object] = []
+    for value in named:
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        found += [item for item in listed if item not in found]
+    return found
 
 
 def _logical(folder: Path) -> tuple[dict[str, tuple[SafetensorsFile, str]], int]:

@@ -6,8 +6,9 @@ Knows no command line and no cache.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
@@ -19,9 +20,13 @@ from ninfer.engine.artifact.safetensors import DTYPES
 from ninfer.engine.artifact.tensor_source import encoded
 from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES, Report, write_artifact
 
-ENCODING = 1
+ENCODING = 2
 """Raise this when a conversion starts to give other bytes for the same folder: no attempt goes on with older ones, and
 artifacts in the cache are made anew."""
+
+
+Check: TypeAlias = Callable[[Path, Mapping[str, bytes], Mapping[str, object]], None]
+"""Looks at a folder that is to be converted, its resources by their names, and its text model's config."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,17 +49,19 @@ def convert(
     replace: bool = False,
     resume: bool = False,
     report: Report = lambda progress: None,
+    check: Check = lambda folder, resources, config: None,
 ) -> Conversion:
     """Convert the Hugging Face folder `folder` into the artifact `entry`.
 
     `name` becomes metadata.name; without it the folder's name does. Memory use does not grow with the model. With
     `resume` an attempt that fails keeps what it has finished, and goes on from what an earlier one of the same
-    conversion finished.
+    conversion finished. What `check` raises ends the conversion before anything is written.
 
     Raises:
         ArtifactError: the folder cannot be converted or the artifact not written; without `resume` nothing is left.
     """
     checkpoint = open_checkpoint(folder)
+    check(folder, checkpoint.resources, checkpoint.text_config)
     notes = [f"left out {what}" for what in checkpoint.left_out]
     notes += [
         f"no {resource} in {folder}: the artifact can be inspected, but not served"

@@ -13,7 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from ninfer.engine.artifact.checkpoint import RESOURCES, weight_files
-from ninfer.engine.artifact.conversion import ENCODING, convert, folder_name
+from ninfer.engine.artifact.conversion import ENCODING, Check, convert, folder_name
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.foreign import CONFIG, INDEX, check_folder
 from ninfer.engine.artifact.framing import VERSION
@@ -42,12 +42,17 @@ def default_hub_dir(environment: Mapping[str, str]) -> Path:
 
 
 def resolve_artifact(
-    path: Path, cache_dir: Path, report: Report = lambda progress: None, *, hub_dir: Path | None = None
+    path: Path,
+    cache_dir: Path,
+    report: Report = lambda progress: None,
+    *,
+    hub_dir: Path | None = None,
+    check: Check = lambda folder, resources, config: None,
 ) -> Path:
     """The entry file of the artifact that `path` means; converts a Hugging Face folder unless that was done before.
 
     With `hub_dir`, `path` may be the id of a model there (`find_source`). Blocking.
-    Whatever `report` raises (a cancellation, say) ends the conversion, with nothing left behind.
+    Whatever `report` (a cancellation, say) or `check` raises ends the conversion, with nothing left behind.
 
     Raises:
         ArtifactError: `path` is neither, or cannot be converted.
@@ -71,7 +76,7 @@ def resolve_artifact(
     except OSError as error:
         raise ArtifactError(f"cannot make the cache folder: {error.strerror}", file=cache_dir) from None
     remove_abandoned(cache_dir, "*.ninfer")
-    convert(path, entry, replace=True, report=report)
+    convert(path, entry, replace=True, report=report, check=check)
     Artifact.open(entry).close()
     return entry
 
