@@ -16,29 +16,27 @@ from ninfer.conversation import (
     FinishReason,
     GenerationRequest,
     RequestError,
-    SamplingFields,
     TextDelta,
     Turn,
 )
 from ninfer.conversation import Text as TextPart
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
 from ninfer.protocols.plugin import Call, ProtocolHost, Route, WireError
+from ninfer.protocols.sampler_members import SamplerMembers
 from ninfer.protocols.sse import DONE, data_frame
-from ninfer.protocols.structure import Flag, Integer, Number, Text, structure
+from ninfer.protocols.structure import Integer, structure
 
 LIMITS = (FinishReason.OUTPUT_LIMIT, FinishReason.CONTEXT_LIMIT)
 
 
 @attrs.frozen(kw_only=True)
-class Body:
+class Body(SamplerMembers):
     """The members of a request that are understood."""
 
-    model: Text
-    prompt: Text
+    model: str
+    prompt: str
     max_tokens: Annotated[int, Integer(low=0)] = 16
-    temperature: Annotated[float, Number(0, 2)] | None = None
-    seed: Annotated[int, Integer(low=-(1 << 63), high=(1 << 63) - 1)] | None = None
-    stream: Flag = False
+    stream: bool = False
 
 
 @attrs.frozen
@@ -52,7 +50,7 @@ class LegacyCompletions:
 
     def routes(self) -> Sequence[Route]:
         """One route."""
-        return (Route("POST", "/v1/completions", self.create),)
+        return (Route("POST", "/v1/completions", self.create, summary="Complete one prompt.", body=Body),)
 
     def error(self, error: RequestError, request_id: str) -> WireError:
         """OpenAI's envelope."""
@@ -68,7 +66,7 @@ class LegacyCompletions:
         self.host.check_model(body.model)
         request = GenerationRequest(
             turns=(Turn(role="user", parts=(TextPart(body.prompt),)),),
-            sampling=SamplingFields(temperature=body.temperature, seed=body.seed),
+            sampling=body.sampling(),
             max_output_tokens=body.max_tokens,
         )
         head = {"id": f"cmpl-{uuid4().hex}", "object": "text_completion", "created": int(time.time())}

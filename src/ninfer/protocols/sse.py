@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: perhaps a name, one `data:` line, a blank line.
+"""Frames of streams as bytes: server-sent events, each perhaps a name, one `data:` line, a blank line; lines of JSON.
 
 No `id:`, no `retry:`, never empty data (D32).
 """
@@ -20,6 +20,11 @@ def dump_json(body: object) -> str:
 def data_frame(body: object) -> bytes:
     """One unnamed event whose data is `body` as JSON."""
     return f"data: {dump_json(body)}\n\n".encode()
+
+
+def json_line(body: object) -> bytes:
+    """One line of a stream of lines of JSON (`plugin.NDJSON`)."""
+    return f"{dump_json(body)}\n".encode()
 
 
 def event_frame(name: str, body: object) -> bytes:

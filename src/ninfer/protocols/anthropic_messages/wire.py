@@ -8,7 +8,8 @@ from typing import Annotated, TypeAlias
 
 import attrs
 
-from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
+from ninfer.protocols.sampler_members import Candidates, Share, Temperature
+from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
 
 Name: TypeAlias = Annotated[str, String(non_empty=True)]
 Blocks: TypeAlias = Annotated[str | tuple[AnyObject, ...], Array(or_string=True)]
@@ -153,8 +154,8 @@ class MessagesBody(PromptBody):
     """A request body, without what is advisory, ignored or refused by name."""
 
     max_tokens: Annotated[int, Integer(low=1)] | None = None
-    temperature: Annotated[float, Number(0, 2)] | None = None
-    top_p: Annotated[float, Number(0, 1)] | None = None
-    top_k: Annotated[int, Integer(low=0, high=20)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: Candidates | None = None
     stop_sequences: Annotated[tuple[Annotated[str, String(non_empty=True)], ...], Array(most=4)] = ()
     stream: Flag = False

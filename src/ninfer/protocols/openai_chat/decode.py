@@ -9,7 +9,7 @@ from typing import cast
 
 import attrs
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, SamplingFields, Turn
+from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
 from ninfer.protocols.cache_points import place_cache_points
 from ninfer.protocols.function_tools import check_parallel
 from ninfer.protocols.openai_chat.encode import Shape
@@ -61,15 +61,7 @@ def decode(body: JSONValue) -> ChatCall:
         ),
         request=GenerationRequest(
             turns=place_cache_points(turns, implicit=_implicit_write(members.get("prompt_cache_options"))),
-            sampling=SamplingFields(
-                temperature=wire.temperature,
-                top_k=wire.top_k,
-                top_p=wire.top_p,
-                min_p=wire.min_p,
-                presence_penalty=wire.presence_penalty,
-                frequency_penalty=wire.frequency_penalty,
-                seed=wire.seed,
-            ),
+            sampling=wire.sampling(),
             thinking=options.thinking,
             template_kwargs=options.kwargs,
             tools=tools,

@@ -7,8 +7,8 @@ wrote, members in their order (TMPL-005).
 from collections.abc import Mapping, Sequence
 
 from ninfer.conversation import InvalidRequest, Tool
-from ninfer.protocols.function_tools import UNCONSTRAINED_ARGUMENTS, check_name, declared_twice
-from ninfer.protocols.openai_chat.wire import CustomTool, FunctionTool, WireTool
+from ninfer.protocols.function_tools import FunctionTool, check_name, declared_twice, function_tool
+from ninfer.protocols.openai_chat.wire import CustomTool, WireTool
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import unsupported
 from ninfer.protocols.structure import missing, structure
@@ -17,7 +17,6 @@ from ninfer.protocols.values import shown
 FREE_FORM_PARAMETER = "input"
 """The one parameter of a free-form tool, as the model knows it."""
 
-_SHOWN = ("name", "description", "parameters")
 _CHOICES = ("function", "custom", "allowed_tools")
 _FORCED = "calls cannot be forced or restricted in this build"
 
@@ -37,10 +36,9 @@ def read_tools(declared: Sequence[Mapping[str, JSONValue]]) -> tuple[Tool, ...]:
         if inner is None:
             raise missing(f"{path}.{wire.type}")
         path = f"{path}.{wire.type}"
-        check_name(f"{path}.name", inner.name)
-        if inner.name in tools:
-            raise declared_twice(f"{path}.name", inner.name)
-        made = _function(path, inner, raw[wire.type]) if isinstance(inner, FunctionTool) else _custom(path, inner)
+        made = function_tool(path, inner, raw[wire.type]) if isinstance(inner, FunctionTool) else _custom(path, inner)
+        if made.name in tools:
+            raise declared_twice(f"{path}.name", made.name)
         tools[made.name] = made
     return tuple(tools.values())
 
@@ -66,19 +64,8 @@ def calls_allowed(choice: JSONValue) -> bool:
     )
 
 
-def _function(path: str, function: FunctionTool, raw: JSONValue) -> Tool:
-    if function.strict:
-        raise unsupported(f"{path}.strict", True, UNCONSTRAINED_ARGUMENTS)
-    assert isinstance(raw, dict)
-    described = {name: value for name, value in raw.items() if name in _SHOWN and value is not None}
-    return Tool(
-        name=function.name,
-        declaration={"type": "function", "function": described},
-        parameters=function.parameters,
-    )
-
-
 def _custom(path: str, custom: CustomTool) -> Tool:
+    check_name(f"{path}.name", custom.name)
     kind = None if custom.format is None else custom.format.get("type")
     if kind not in (None, "text"):
         raise unsupported(f"{path}.format", kind, "the input of a free-form tool is not constrained in this build")

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import attrs
 
-from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
+from ninfer.protocols.function_tools import FunctionTool
+from ninfer.protocols.sampler_members import SamplerMembers
+from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
 from ninfer.protocols.template_options import EFFORT_LEVELS
 
-INT64 = 1 << 63
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SERVER_EFFORTS = ("default", "auto")
 """Efforts that leave it to the server (CHAT-025)."""
@@ -80,16 +81,6 @@ class WireMessage:
 
 
 @attrs.frozen(kw_only=True)
-class FunctionTool:
-    """A function as it is declared; without parameters it takes none."""
-
-    name: Text
-    description: Text | None = None
-    parameters: AnyObject | None = None
-    strict: Flag = False
-
-
-@attrs.frozen(kw_only=True)
 class CustomTool:
     """A free-form tool as it is declared."""
 
@@ -115,20 +106,13 @@ class StreamOptions:
 
 
 @attrs.frozen(kw_only=True)
-class ChatBody:
+class ChatBody(SamplerMembers):
     """A request body, without what is advisory, ignored or refused by name."""
 
     model: Text
     messages: Annotated[tuple[WireMessage, ...], Array(least=1)]
     max_tokens: Annotated[int, Integer(low=0)] | None = None
     max_completion_tokens: Annotated[int, Integer(low=0)] | None = None
-    temperature: Annotated[float, Number(0, 2)] | None = None
-    top_p: Annotated[float, Number(0, 1)] | None = None
-    top_k: Annotated[int, Integer(low=0, high=20)] | None = None
-    min_p: Annotated[float, Number(0, 1)] | None = None
-    presence_penalty: Annotated[float, Number(-2, 2)] | None = None
-    frequency_penalty: Annotated[float, Number(-2, 2)] | None = None
-    seed: Annotated[int, Integer(low=-INT64, high=INT64 - 1)] | None = None
     stop: Annotated[str | tuple[Annotated[str, String(non_empty=True)], ...], Array(most=4, or_string=True)] = ()
     n: Annotated[int, Integer()] = 1
     stream: Flag = False

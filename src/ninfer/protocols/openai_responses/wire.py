@@ -9,7 +9,8 @@ from typing import Annotated
 
 import attrs
 
-from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, Number, String, Text
+from ninfer.protocols.sampler_members import Share, Temperature
+from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
 from ninfer.protocols.template_options import EFFORT_LEVELS
 
 TEXTS = (
@@ -110,8 +111,8 @@ class ResponsesBody:
     max_output_tokens: Annotated[int, Integer(low=0)] | None = None
     stream: Flag = False
     store: Flag = True
-    temperature: Annotated[float, Number(0, 2)] | None = None
-    top_p: Annotated[float, Number(0, 1)] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
     metadata: AnyObject | None = None
     client_metadata: AnyObject | None = None
     reasoning: WireReasoning = WireReasoning()
