@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 .PHONY: serve test test-slow test-kernels count-kernels lint format
 
 serve: $(VENV)/.runtime
-	$(BIN)/python -m ninfer serve $(SERVE_ARGS)
+	@$(BIN)/python -m ninfer serve $(SERVE_ARGS)
 
 test: $(VENV)/.dev
 	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
@@ -40,18 +40,15 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# tools/make_venv.py checks the Python, says what it does, and leaves no half-made folder that counts as made.
+$(VENV)/.runtime: pyproject.toml
+	@$(PYTHON) tools/make_venv.py $(VENV)
+	@touch $@
 
-$(VENV)/.runtime: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e .
-	touch $@
-
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
-	touch $@ $(VENV)/.runtime
+$(VENV)/.dev: pyproject.toml
+	@$(PYTHON) tools/make_venv.py $(VENV) --extra dev
+	@touch $@ $(VENV)/.runtime
 
 $(GPU_VENV)/.deviceless: pyproject.toml
-	test -x $(GPU_VENV)/bin/python || $(GPU_PYTHON) -m venv $(GPU_VENV)
-	$(GPU_VENV)/bin/python -m pip install --quiet -e ".[test,deviceless]"
-	touch $@
+	@$(GPU_PYTHON) tools/make_venv.py $(GPU_VENV) --extra test,deviceless
+	@touch $@
