@@ -2,9 +2,12 @@
 
 Pure: state goes in and comes out. Knows slots and page tables as arrays, nothing of requests. Invariant: a row's bits
 depend on its own tokens and on the form that each of them takes, not on the other rows, the slot, the pages or T.
+A layer is a function of its own under `jax.jit`: it is traced once for all layers that are alike, and XLA puts it in
+place of each call, so that what it compiles is the same.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +20,7 @@ from ninfer.engine.model.mlp import mlp
 from ninfer.engine.model.norms import rms_norm
 from ninfer.engine.model.rotary import rotary_tables, text_positions
 from ninfer.engine.model.state import TextState
-from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, TextWeights
+from ninfer.engine.model.weights import AttentionWeights, DeltaNetWeights, LayerWeights, TextWeights
 from ninfer.engine.types import PAGE_TOKENS
 
 NOWHERE = 2**31 - 1
@@ -65,23 +68,18 @@ def run_prompt(
     tables = rotary_tables(config, text_positions(positions))
     real = offsets < chunk.length
     places = jnp.where(real, chunk.pages[positions // PAGE_TOKENS], NOWHERE)
-    fresh = chunk.start == 0
     pools = _Pools(state)
     x = embed(weights, tokens)
     stream = [x]
     for layer in weights.layers:
-        inner = rms_norm(x, layer.input_norm, config.rms_norm_eps)
         if isinstance(layer.mixer, AttentionWeights):
-            rows = attention.project(config, layer.mixer, inner, tables)
-            keys, values = pools.write(rows.key, rows.value, places, positions % PAGE_TOKENS)
-            mixed = attention.attend_prompt(rows.query, keys, values, chunk.pages, chunk.start, chunk.length)
-            x = x + attention.finish(layer.mixer, mixed, rows.gate)
+            x, *kept = _attention_prompt(
+                config, layer, x, tables, pools.paged(), chunk, places, positions % PAGE_TOKENS
+            )
+            pools.keep_paged(*kept)
         else:
-            before, tail = (jnp.where(fresh, 0.0, part) for part in pools.slot(chunk.slot))
-            added, after, tail = _delta_net_prompt(config, layer.mixer, inner, before, tail, chunk.length)
-            pools.set_slot(chunk.slot, after, tail)
-            x = x + added
-        x = x + mlp(layer.mlp, rms_norm(x, layer.post_attention_norm, config.rms_norm_eps))
+            x, *kept = _delta_net_prompt(config, layer, x, pools.slotted(), chunk)
+            pools.keep_slotted(*kept)
         stream.append(x)
     return TrunkOutput(rms_norm(x, weights.norm, config.rms_norm_eps), tuple(stream)), pools.state()
 
@@ -97,41 +95,109 @@ def run_rows(
     x = embed(weights, tokens)
     stream = [x]
     for layer in weights.layers:
-        inner = rms_norm(x, layer.input_norm, config.rms_norm_eps)
         if isinstance(layer.mixer, AttentionWeights):
-            own = attention.project(config, layer.mixer, inner, tables)
-            keys, values = pools.write(own.key, own.value, places, rows.positions % PAGE_TOKENS)
-            mixed = attention.attend_rows(own.query, keys, values, rows.pages, rows.positions)
-            x = x + attention.finish(layer.mixer, mixed, own.gate)
+            x, *kept = _attention_rows(config, layer, x, tables, pools.paged(), rows, places)
+            pools.keep_paged(*kept)
         else:
-            gates = delta_net.project(layer.mixer, inner)
-            before, tail = pools.slot(rows.slots)
-            mixed_in = gates.mixed[:, None, :]
-            heads = delta_net.split_heads(config, delta_net.convolve(layer.mixer, mixed_in, tail)[:, 0])
-            out, after = delta_net.recurrent_step(before, heads, gates.log_decay, gates.beta)
-            tail = delta_net.join_tail(mixed_in, tail)[:, 1:].swapaxes(-1, -2)
-            pools.set_slot(rows.slots, after, tail)
-            x = x + delta_net.finish(config, layer.mixer, out, gates.z)
-        x = x + mlp(layer.mlp, rms_norm(x, layer.post_attention_norm, config.rms_norm_eps))
+            x, *kept = _delta_net_rows(config, layer, x, pools.slotted(), rows)
+            pools.keep_slotted(*kept)
         stream.append(x)
     return TrunkOutput(rms_norm(x, weights.norm, config.rms_norm_eps), tuple(stream)), pools.state()
 
 
-def _delta_net_prompt(
+_Pair: TypeAlias = tuple[jax.Array, jax.Array]
+_Layer: TypeAlias = tuple[jax.Array, jax.Array, jax.Array]
+"""The residual stream after a layer, and the two arrays that the layer remembers."""
+
+
+@partial(jax.jit, static_argnums=0)
+def _attention_prompt(
     config: TextConfig,
-    weights: DeltaNetWeights,
+    layer: LayerWeights,
     x: jax.Array,
-    before: jax.Array,
-    tail: jax.Array,
-    count: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """x [T, H] after state [Hv, dk, dv] and tail [C, 3] -> mixer output [T, H], state and tail after `count` rows."""
-    gates = delta_net.project(weights, x)
-    heads = delta_net.split_heads(config, delta_net.convolve(weights, gates.mixed, tail))
-    out, after = delta_net.delta_rule_prompt(before, heads, gates.log_decay, gates.beta, count)
+    tables: _Pair,
+    pools: _Pair,
+    chunk: PromptChunk,
+    places: jax.Array,
+    offsets: jax.Array,
+) -> _Layer:
+    """A layer of attention over x [T, H]; its keys and values go to `places` and `offsets` [T] of the pools."""
+    assert isinstance(layer.mixer, AttentionWeights)
+    own = attention.project(config, layer.mixer, _normed(config, layer, x), tables)
+    keys, values = _written(pools, own, places, offsets)
+    mixed = attention.attend_prompt(own.query, keys, values, chunk.pages, chunk.start, chunk.length)
+    return _fed_forward(config, layer, x + attention.finish(layer.mixer, mixed, own.gate)), keys, values
+
+
+@partial(jax.jit, static_argnums=0)
+def _attention_rows(
+    config: TextConfig,
+    layer: LayerWeights,
+    x: jax.Array,
+    tables: _Pair,
+    pools: _Pair,
+    rows: Rows,
+    places: jax.Array,
+) -> _Layer:
+    """A layer of attention over x [R, H], one row a lane."""
+    assert isinstance(layer.mixer, AttentionWeights)
+    own = attention.project(config, layer.mixer, _normed(config, layer, x), tables)
+    keys, values = _written(pools, own, places, rows.positions % PAGE_TOKENS)
+    mixed = attention.attend_rows(own.query, keys, values, rows.pages, rows.positions)
+    return _fed_forward(config, layer, x + attention.finish(layer.mixer, mixed, own.gate)), keys, values
+
+
+@partial(jax.jit, static_argnums=0)
+def _delta_net_prompt(
+    config: TextConfig, layer: LayerWeights, x: jax.Array, pools: _Pair, chunk: PromptChunk
+) -> _Layer:
+    """A layer of the delta net over x [T, H]; its slot takes the state [Hv, dk, dv] and the tail [C, 3] after them."""
+    assert isinstance(layer.mixer, DeltaNetWeights)
+    gates = delta_net.project(layer.mixer, _normed(config, layer, x))
+    before, tail = (jnp.where(chunk.start == 0, 0.0, pool[chunk.slot]) for pool in pools)
+    heads = delta_net.split_heads(config, delta_net.convolve(layer.mixer, gates.mixed, tail))
+    out, after = delta_net.delta_rule_prompt(before, heads, gates.log_decay, gates.beta, chunk.length)
     joined = delta_net.join_tail(gates.mixed, tail)
-    tail = lax.dynamic_slice_in_dim(joined, count, CONV_TAPS - 1).swapaxes(0, 1)
-    return delta_net.finish(config, weights, out, gates.z), after, tail
+    tail = lax.dynamic_slice_in_dim(joined, chunk.length, CONV_TAPS - 1).swapaxes(0, 1)
+    x = _fed_forward(config, layer, x + delta_net.finish(config, layer.mixer, out, gates.z))
+    return x, *_set_slots(pools, chunk.slot, after, tail)
+
+
+@partial(jax.jit, static_argnums=0)
+def _delta_net_rows(config: TextConfig, layer: LayerWeights, x: jax.Array, pools: _Pair, rows: Rows) -> _Layer:
+    """A layer of the delta net over x [R, H], one row a lane."""
+    assert isinstance(layer.mixer, DeltaNetWeights)
+    gates = delta_net.project(layer.mixer, _normed(config, layer, x))
+    before, tail = (pool[rows.slots] for pool in pools)
+    mixed_in = gates.mixed[:, None, :]
+    heads = delta_net.split_heads(config, delta_net.convolve(layer.mixer, mixed_in, tail)[:, 0])
+    out, after = delta_net.recurrent_step(before, heads, gates.log_decay, gates.beta)
+    tail = delta_net.join_tail(mixed_in, tail)[:, 1:].swapaxes(-1, -2)
+    x = _fed_forward(config, layer, x + delta_net.finish(config, layer.mixer, out, gates.z))
+    return x, *_set_slots(pools, rows.slots, after, tail)
+
+
+def _normed(config: TextConfig, layer: LayerWeights, x: jax.Array) -> jax.Array:
+    return rms_norm(x, layer.input_norm, config.rms_norm_eps)
+
+
+def _fed_forward(config: TextConfig, layer: LayerWeights, x: jax.Array) -> jax.Array:
+    return x + mlp(layer.mlp, rms_norm(x, layer.post_attention_norm, config.rms_norm_eps))
+
+
+def _written(pools: _Pair, own: attention.Projected, pages: jax.Array, offsets: jax.Array) -> _Pair:
+    keys, values = pools
+    return (
+        attention.write_pool(keys, own.key, pages, offsets),
+        attention.write_pool(values, own.value, pages, offsets),
+    )
+
+
+def _set_slots(pools: _Pair, slots: jax.Array, recurrent: jax.Array, conv: jax.Array) -> _Pair:
+    return (
+        pools[0].at[slots].set(recurrent, mode="drop"),
+        pools[1].at[slots].set(conv.astype(jnp.float32), mode="drop"),
+    )
 
 
 class _Pools:
@@ -144,22 +210,21 @@ class _Pools:
         self._recurrent: list[jax.Array] = []
         self._conv: list[jax.Array] = []
 
-    def write(
-        self, key: jax.Array, value: jax.Array, pages: jax.Array, offsets: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def paged(self) -> _Pair:
         layer = len(self._keys)
-        self._keys.append(attention.write_pool(self._old.keys[layer], key, pages, offsets))
-        self._values.append(attention.write_pool(self._old.values[layer], value, pages, offsets))
-        return self._keys[-1], self._values[-1]
+        return self._old.keys[layer], self._old.values[layer]
 
-    def slot(self, slots: jax.Array) -> tuple[jax.Array, jax.Array]:
-        layer = len(self._recurrent)
-        return self._old.recurrent[layer][slots], self._old.conv[layer][slots]
+    def keep_paged(self, keys: jax.Array, values: jax.Array) -> None:
+        self._keys.append(keys)
+        self._values.append(values)
 
-    def set_slot(self, slots: jax.Array, recurrent: jax.Array, conv: jax.Array) -> None:
+    def slotted(self) -> _Pair:
         layer = len(self._recurrent)
-        self._recurrent.append(self._old.recurrent[layer].at[slots].set(recurrent, mode="drop"))
-        self._conv.append(self._old.conv[layer].at[slots].set(conv.astype(jnp.float32), mode="drop"))
+        return self._old.recurrent[layer], self._old.conv[layer]
+
+    def keep_slotted(self, recurrent: jax.Array, conv: jax.Array) -> None:
+        self._recurrent.append(recurrent)
+        self._conv.append(conv)
 
     def state(self) -> TextState:
         return TextState(

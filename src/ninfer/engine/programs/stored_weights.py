@@ -4,8 +4,9 @@ On the CPU XLA's product packs a matrix (N, K) anew in every call, which takes a
 stored as (K, N) it packs nothing. So matrices are turned once, when a device is made, and a program turns them back:
 a transpose in front of a product becomes part of the product. Rows still have equal bits in products of 2 to 32 rows
 and in those of 64; a product of 33 to 63 rows rounds otherwise, and a program must not have one beside others.
-Every array that a program takes costs the host 2 to 3 us a round, so matrices with the same input are one matrix there,
-and all vectors are one vector that a program cuts.
+Every array that a program takes costs the host 2 to 3 us a round, so matrices with the same input are one matrix
+there, and the vectors of a layer are one vector that a program cuts. Not the vectors of all layers: XLA makes a kernel
+once for all layers that have it, unless it cuts at another place in each. That was a third of all kernels.
 """
 
 import math
@@ -41,6 +42,19 @@ class _Place:
         if self.shape is not None:
             return lax.slice_in_dim(array, self.start, self.start + math.prod(self.shape)).reshape(self.shape)
         return array.T if self.turned else array
+
+
+@dataclass(kw_only=True)
+class _Joined:
+    """A vector that is put together."""
+
+    array: int
+    parts: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, leaf: np.ndarray) -> _Place:
+        start = sum(part.size for part in self.parts)
+        self.parts.append(leaf.ravel())
+        return _Place(array=self.array, start=start, shape=leaf.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +114,7 @@ def _turned(weights: TextWeights) -> StoredWeights:
     )
     leaves, structure = jax.tree_util.tree_flatten_with_path(text)
     arrays: list[jax.Array] = [weights.embed]
-    vectors: list[np.ndarray] = []
+    vectors: dict[int | None, _Joined] = {}  # by layer; None: of no layer
     places: list[_Place] = []
     known: dict[int, _Place] = {}
     for path, leaf in leaves:
@@ -112,10 +126,11 @@ def _turned(weights: TextWeights) -> StoredWeights:
                 arrays.append(jnp.asarray(np.ascontiguousarray(np.asarray(leaf).T)))
             places.append(known[id(leaf)])
         else:
-            start = sum(vector.size for vector in vectors)
-            vectors.append(np.asarray(leaf, np.float32).ravel())
-            places.append(_Place(array=-1, start=start, shape=leaf.shape))
-    arrays.append(jnp.asarray(np.concatenate(vectors)))
+            joined = vectors.setdefault(_layer(path), _Joined(array=len(vectors)))
+            places.append(joined.add(np.asarray(leaf, np.float32)))
+    # Behind the matrices, whose number is known now.
+    places = [replace(place, array=place.array + len(arrays)) if place.shape is not None else place for place in places]
+    arrays += [jnp.asarray(np.concatenate(joined.parts)) for joined in vectors.values()]
     return StoredWeights(arrays=tuple(arrays), layout=_Layout(structure=structure, places=tuple(places)))
 
 
@@ -140,6 +155,11 @@ def _joined(*given: Matrix) -> tuple[Part, ...]:
     whole = jnp.asarray(np.concatenate([*matrices, padding]))
     starts = (0, *ends[:-1])
     return tuple(Part(matrix=whole, start=at, width=end - at) for at, end in zip(starts, ends, strict=True))
+
+
+def _layer(path: tuple[object, ...]) -> int | None:
+    """The layer that a leaf belongs to."""
+    return next((key.idx for key in path if isinstance(key, jax.tree_util.SequenceKey)), None)
 
 
 def _is_matrix(path: tuple[jax.tree_util.GetAttrKey, ...]) -> bool:
