@@ -5,6 +5,7 @@ nothing of ours and is imported by every room but the engine.
 """
 
 from ninfer.conversation.errors import (
+    CannotContinue,
     ContextExceeded,
     EngineUnavailable,
     Forbidden,
@@ -43,6 +44,7 @@ __all__ = [
     "TOOL_NAME",
     "CachePoint",
     "CallMade",
+    "CannotContinue",
     "Committed",
     "ContextExceeded",
     "EngineUnavailable",

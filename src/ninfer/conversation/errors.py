@@ -3,6 +3,7 @@
 RequestError            code, message, param (path in the wire body, or None)
 ├── InvalidRequest      the caller can mend it
 │   ├── ContextExceeded     the prompt does not fit the context ceiling
+│   ├── CannotContinue      the last turn is the assistant's and cannot be gone on with
 │   └── Unsupported         understood, but not offered here or not in this combination
 ├── RequestTooLarge     the raw body is over the limit
 ├── Unauthenticated     no key, or a wrong one
@@ -41,6 +42,12 @@ class ContextExceeded(InvalidRequest):
     """Prompt (and at least one output token) do not fit the context ceiling; both numbers are in the message."""
 
     default_code = "context_length_exceeded"
+
+
+class CannotContinue(InvalidRequest):
+    """The last turn is the assistant's, and it is complete, empty, or to be continued while thinking."""
+
+    default_code = "invalid_prompt"
 
 
 class Unsupported(InvalidRequest):

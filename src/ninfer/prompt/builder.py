@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
+from ninfer.conversation import CannotContinue, GenerationRequest, InvalidRequest, Turn
 from ninfer.prompt.bounds import MAX_RENDERED_CHARS, Cancellation, RenderBounds
 from ninfer.prompt.caller import CallerText, Variables, caller_json, caller_text
 from ninfer.prompt.control import SafeRendering, Spell
@@ -205,7 +205,7 @@ class _Reply:
             return opened
         if self.reasoning is not None:
             if not opened.endswith(_NOT_THINKING):
-                raise InvalidRequest("The chat template cannot continue a turn with reasoning", code="invalid_prompt")
+                raise CannotContinue("the chat template cannot continue a turn with reasoning")
             block = f"{THINK_OPEN}\n{spell(self.reasoning)}\n{THINK_CLOSE}\n\n"
             opened = opened.removesuffix(_NOT_THINKING) + block
         return opened + spell(self.text)
@@ -214,12 +214,11 @@ class _Reply:
 def _check_continued(turn: Turn, mode: Mode) -> Turn:
     """The turn, if it can be continued."""
     if mode.enabled is not False:
-        raise InvalidRequest(
-            "The last turn is the assistant's: to continue it, thinking must be switched off", code="invalid_prompt"
-        )
+        raise CannotContinue("the last turn is the assistant's: to continue it, thinking must be switched off")
     if turn.calls:
-        raise InvalidRequest(
-            "The last turn is the assistant's and has made calls: it is complete and cannot be continued",
-            code="invalid_prompt",
+        raise CannotContinue(
+            "the last turn is the assistant's and has made calls: it is complete and cannot be continued"
         )
+    if not turn.text and not turn.reasoning:
+        raise CannotContinue("the last turn is the assistant's and holds nothing that could be continued")
     return turn

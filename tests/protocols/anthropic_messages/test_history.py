@@ -84,7 +84,7 @@ def test_string_and_array_are_the_same(role: str) -> None:
     assert spoken(marked) == spoken(turns(USER, {"role": role, "content": "a b"}))
 
 
-@pytest.mark.parametrize("content", ["", [], [text("")], None], ids=["string", "array", "text", "null"])
+@pytest.mark.parametrize("content", ["", [], [text("")]], ids=["string", "array", "text"])
 def test_an_empty_message_stays_an_empty_turn(content: object) -> None:
     assert turns({"role": "user", "content": content}) == (Turn(role="user"),)
 
@@ -236,7 +236,7 @@ SYSTEM = {"role": "system", "content": "s"}
             (*CALLED, user(result("a"), text("x"), result("b"))), "messages[2].content[2]", id="text between them"
         ),
         pytest.param((*CALLED, user(text("x"), result("a"), result("b"))), "messages[2].content[1]", id="ANT-06"),
-        pytest.param((*CALLED, SYSTEM, assistant(text("x")), USER), "messages[1].content[0]", id="no user turn"),
+        pytest.param((*CALLED, SYSTEM, assistant(text("x")), USER), "messages[1].content[0].id", id="no user turn"),
         pytest.param(
             (USER, assistant(text("x")), user(result("a"))), "messages[2].content[0].tool_use_id", id="no call"
         ),
@@ -249,8 +249,8 @@ SYSTEM = {"role": "system", "content": "s"}
             "messages[1].content[1].id",
             id="calls share an id",
         ),
-        pytest.param((*CALLED, SYSTEM), "messages[1].content[0]", id="the end after system text"),
-        pytest.param(CALLED, "messages[1].content[0]", id="the end", marks=contract("ANTH-007")),
+        pytest.param((*CALLED, SYSTEM), "messages[1].content[0].id", id="the end after system text"),
+        pytest.param(CALLED, "messages[1].content[0].id", id="the end", marks=contract("ANTH-007")),
     ],
 )
 def test_broken_histories(messages: tuple[dict[str, object], ...], param: str) -> None:
@@ -289,6 +289,19 @@ def test_a_cut_turn_keeps_its_reasoning() -> None:
     found = turns(USER, assistant(thinking("hm"), text("So")), **OFF)
     assert found[-1].parts == (Reasoning("hm"), Text("So"))
     assert refusal(said(USER, assistant(thinking("hm")), **OFF)) == ("invalid_prompt", "messages[1]")
+
+
+@contract("ANTH-004")
+@pytest.mark.parametrize("content", ["", [], [text("")]], ids=["string", "array", "text"])
+def test_a_turn_without_text_cannot_be_continued(content: object) -> None:
+    assert refusal(said(USER, {"role": "assistant", "content": content}, **OFF)) == ("invalid_prompt", "messages[1]")
+
+
+def test_input_may_stand_in_a_string() -> None:
+    """TPL-03: both forms are the same call, and an empty string is no arguments."""
+    for input_, arguments in (('{"z": 1, "a": [2]}', {"z": 1, "a": [2]}), ("", {}), ({}, {})):
+        found = turns(USER, assistant({**use("a"), "input": input_}), user(result("a")))
+        assert found[1].calls[0].arguments == arguments
 
 
 @contract("ANTH-004")

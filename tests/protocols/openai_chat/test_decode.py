@@ -69,7 +69,6 @@ def test_the_plain_request() -> None:
         pytest.param("", (), id="empty string", marks=contract("CHAT-005")),
         pytest.param([], (), id="no parts", marks=contract("CHAT-005")),
         pytest.param([{"type": "text", "text": ""}], ("",), id="an empty part", marks=contract("CHAT-005")),
-        pytest.param(None, (), id="null", marks=contract("CHAT-005")),
     ],
 )
 def test_content(content: object, parts: tuple[str, ...]) -> None:
@@ -211,6 +210,9 @@ def test_a_final_assistant_turn_is_taken_over() -> None:
         {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         {"content": "x", "function_call": {"name": "f", "arguments": "{}"}},
         {"content": "", "reasoning_content": "Let me"},
+        {"content": ""},
+        {"content": []},
+        {"content": [{"type": "text", "text": ""}]},
     ],
 )
 def test_a_final_turn_that_cannot_be_continued(last: Any) -> None:

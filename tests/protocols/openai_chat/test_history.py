@@ -6,6 +6,7 @@ import pytest
 
 from ninfer.conversation import CachePoint, Part, Reasoning, RequestError, Text, ToolCall, Turn
 from ninfer.protocols.openai_chat.decode import decode
+from tests.protocols.names import CountedName, counted_names
 
 contract = pytest.mark.contract
 
@@ -21,6 +22,119 @@ def turns(*messages: Any, cache_mode: str | None = "explicit") -> tuple[Turn, ..
 
 def called(name: str = "f", arguments: Any = "{}", id_: str = "call_1") -> dict[str, Any]:
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def result(id_: Any, content: Any = "ok") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": content}
+
+
+def refusal(*messages: Any) -> tuple[str, str | None]:
+    """Code and path of the refusal of `messages`."""
+    with pytest.raises(RequestError) as caught:
+        turns(*messages)
+    assert caught.value.message.startswith(f"{caught.value.param}: ")
+    return caught.value.code, caught.value.param
+
+
+def calls(*ids: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": [called(id_=one) for one in ids]}
+
+
+def legacy_result(name: Any) -> dict[str, Any]:
+    return {"role": "function", "name": name, "content": "x"}
+
+
+LEGACY = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+
+
+@contract("CHAT-024")
+@pytest.mark.parametrize("order", [("c2", "c1"), ("c2", "c3", "c1"), ("c1", "c2", "c3")])
+def test_results_come_in_the_order_of_their_calls(order: tuple[str, ...]) -> None:
+    """K5: by position they were swapped without a word."""
+    found = turns(user(), calls(*sorted(order)), *(result(one, f"of {one}") for one in order))
+    assert [(turn.call_id, turn.text) for turn in found[2:]] == [(one, f"of {one}") for one in sorted(order)]
+
+
+@contract("CHAT-024", "ERR-005")
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        pytest.param((calls("c1"), result("c9")), "messages[1].tool_call_id", id="unknown"),
+        pytest.param((calls("c1"), result("c1"), result("c9")), "messages[2].tool_call_id", id="one too many"),
+        pytest.param((calls("c1"), result("c1"), result("c1")), "messages[2].tool_call_id", id="twice"),
+        pytest.param((calls("c1", "c2"), result("c2")), "messages[0].tool_calls[0].id", id="missing"),
+        pytest.param((calls("c1"),), "messages[0].tool_calls[0].id", id="none at all"),
+        pytest.param((calls("c1", "c1"), result("c1")), "messages[0].tool_calls[1].id", id="one id for two calls"),
+        pytest.param((calls("c1"), user(), result("c1")), "messages[0].tool_calls[0].id", id="not behind its turn"),
+        pytest.param((user(), result("c1")), "messages[1].tool_call_id", id="no call"),
+        pytest.param((result("c1"), result("c1")), "messages[1].tool_call_id", id="twice at the beginning"),
+        pytest.param((LEGACY,), "messages[0].function_call", id="legacy, missing"),
+        pytest.param(
+            (LEGACY, {"role": "function", "name": "g", "content": "x"}), "messages[1].name", id="legacy, another"
+        ),
+        pytest.param((LEGACY, legacy_result("f"), legacy_result("f")), "messages[2].name", id="legacy, twice"),
+        pytest.param(
+            (user(), {"role": "function", "name": "f", "content": "x"}), "messages[1].name", id="legacy, no call"
+        ),
+        pytest.param((LEGACY, legacy_result("f"), user(), legacy_result(None)), "messages[3].name", id="legacy, late"),
+    ],
+)
+def test_results_that_fit_no_call(messages: tuple[Any, ...], param: str) -> None:
+    assert refusal(*messages) == ("invalid_tool_history", param)
+
+
+def test_a_result_has_to_name_its_call() -> None:
+    for id_ in ({}, {"tool_call_id": None}):
+        message = {"role": "tool", "content": "x", **id_}
+        assert refusal(calls("c1"), message) == ("missing_required_parameter", "messages[1].tool_call_id")
+
+
+@contract("CHAT-024")
+def test_a_history_that_was_cut_may_begin_with_results() -> None:
+    found = turns({"role": "system", "content": "s"}, result("c2", "2"), result("c1", "1"))
+    assert [turn.text for turn in found[1:]] == ["2", "1"]
+
+
+def test_many_results_are_not_compared_each_with_each() -> None:
+    ids = counted_names(1000)
+    found = turns(calls(*ids), *map(result, reversed(ids)))
+    assert [turn.call_id for turn in found[1:]] == ids
+    assert CountedName.compared < 20 * len(ids)
+
+
+@contract("CHAT-005", "CHAT-024")
+@pytest.mark.parametrize("content", [{}, {"content": None}])
+def test_a_content_is_needed_where_nothing_else_is_said(content: Any) -> None:
+    for role in ("system", "developer", "user", "tool"):
+        assert refusal({"role": role, **content}) == ("missing_required_parameter", "messages[0].content")
+    silent = {"role": "assistant", "tool_calls": [], "refusal": None, **content}
+    assert refusal(silent) == ("missing_required_parameter", "messages[0].content")
+    for said in (calls("c1"), LEGACY, {"refusal": "No."}, {"reasoning": "hm"}):
+        message = {name: value for name, value in said.items() if name != "content"}
+        answer = {"role": "function", "name": "f", **content} if said is LEGACY else result("c1")
+        expects = (answer,) if said is LEGACY or "tool_calls" in said else ()
+        assert turns({**message, "role": "assistant", **content}, *expects)[0].text == said.get("refusal", "")
+
+
+@contract("CHAT-024")
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ('{"z": 1, "a": [2]}', {"z": 1, "a": [2]}),
+        ({"z": 1, "a": [2]}, {"z": 1, "a": [2]}),
+        ("", {}),
+        (" ", {}),
+        (None, {}),
+        ({}, {}),
+    ],
+)
+def test_arguments_in_every_form(given: Any, arguments: Any) -> None:
+    """TPL-03 and TPL-04: the object is taken like the string, and an empty string is no arguments."""
+    call = {"role": "assistant", "tool_calls": [called("f", given)]}
+    (found,) = turns(call, result("call_1"))[0].calls
+    assert (found.arguments, list(found.arguments)) == (arguments, list(arguments))
+    legacy = {"role": "assistant", "function_call": {"name": "f", "arguments": given}}
+    assert turns(legacy, {"role": "function", "name": "f", "content": "x"})[0].calls[0].arguments == arguments
 
 
 @contract("CHAT-003")
@@ -63,18 +177,18 @@ def test_legacy_function_calls() -> None:
     found = turns(
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a": 1}'}},
         {"role": "function", "name": "f", "content": "1"},
-        {"role": "function", "name": "g", "content": "2"},
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": {"a": 2}}},
+        {"role": "function", "name": "f", "content": None},
     )
-    (call,) = found[0].calls
-    assert (call.name, call.arguments) == ("f", {"a": 1})
-    assert [(one.role, one.text) for one in found[1:]] == [("tool", "1"), ("tool", "2")]
-    assert found[1].call_id == call.id
+    assert [(call.name, call.arguments) for turn in found for call in turn.calls] == [("f", {"a": 1}), ("f", {"a": 2})]
+    assert [(one.role, one.text) for one in found[1::2]] == [("tool", "1"), ("tool", "")]
+    assert [one.call_id for one in found[1::2]] == [turn.calls[0].id for turn in found[::2]]
 
 
 @contract("CHAT-021", "CHAT-024")
 def test_free_form_calls_of_the_history() -> None:
     call = {"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
-    found = turns({"role": "assistant", "tool_calls": [call]})
+    found = turns({"role": "assistant", "tool_calls": [call]}, result("call_1"))
     assert found[0].parts == (ToolCall(id="call_1", name="patch", arguments={"input": "*** Begin"}),)
 
 
@@ -123,7 +237,7 @@ def test_a_name_on_any_other_message_is_refused(role: str) -> None:
         ({"tool_calls": [{"id": "a", "type": "custom"}]}, "tool_calls[0].custom"),
         ({"tool_calls": [called(), called(5)]}, "tool_calls[1].function.name"),  # type: ignore[arg-type]
         ({"tool_calls": [called("")]}, "tool_calls[0].function.name"),
-        ({"tool_calls": [called("f", {"a": 1})]}, "tool_calls[0].function.arguments"),
+        ({"tool_calls": [called("f", [1])]}, "tool_calls[0].function.arguments"),
         ({"tool_calls": [called("f", "[1]")]}, "tool_calls[0].function.arguments"),
         ({"tool_calls": [called("f", "{")]}, "tool_calls[0].function.arguments"),
         ({"tool_calls": [called("f", '{"a": NaN}')]}, "tool_calls[0].function.arguments"),

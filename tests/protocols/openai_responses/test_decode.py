@@ -336,10 +336,12 @@ def test_nothing_to_answer() -> None:
 
 
 @contract("D29")
-def test_item_references() -> None:
+@pytest.mark.parametrize("kind", [{"type": "item_reference"}, {"type": None}, {}, {"role": None, "status": None}])
+def test_item_references(kind: dict[str, Any]) -> None:
+    """The type may be null or missing (K8)."""
     store = new_store()
     store.put(stored("resp_1", input=[user("one", id="msg_u")], output=[assistant("two", id="msg_a")]))
-    given = [{"type": "item_reference", "id": "msg_u"}, {"type": "item_reference", "id": "msg_a"}, user("three")]
+    given = [{**kind, "id": "msg_u"}, {"id": "msg_a", **kind}, user("three")]
     assert [turn.text for turn in read(body(input=given), store).request.turns] == ["one", "two", "three"]
     with pytest.raises(RequestError) as caught:
         read(body(input=[user("a"), {"type": "item_reference", "id": "msg_x"}]), store)
@@ -347,6 +349,22 @@ def test_item_references() -> None:
     with pytest.raises(RequestError) as caught:
         read(body(input=[{"type": "item_reference"}]), store)
     assert (caught.value.code, caught.value.param) == ("missing_required_parameter", "input[0].id")
+
+
+@pytest.mark.parametrize(
+    ("item", "param", "code"),
+    [
+        ({"id": 5}, "input[0].id", "invalid_type"),
+        ({"id": "msg_x"}, "input[0].id", "item_not_found"),
+        ({"id": "msg_x", "content": "a"}, "input[0].type", "missing_required_parameter"),
+        ({}, "input[0].type", "missing_required_parameter"),
+        ({"id": None}, "input[0].type", "missing_required_parameter"),
+    ],
+)
+def test_what_refers_to_no_item(item: dict[str, Any], param: str, code: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read(body(input=[item]))
+    assert (caught.value.param, caught.value.code) == (param, code)
 
 
 @contract("RITEM-016")

@@ -138,10 +138,10 @@ REFUSED: list[tuple[list[Any], str, str]] = [
     ([call("c"), output("c", status="incomplete")], "input[1].status", "unsupported_parameter"),
     *(
         ([call("c", arguments=text)], "input[0].arguments", "invalid_value")
-        for text in ("", "[]", '"x"', "{", "{'a':1}", '{"a":NaN}', '{"a":1e999}',
+        for text in ("[]", '"x"', "{", "{'a':1}", '{"a":NaN}', '{"a":1e999}',
                      '{"a":' + "[" * 300 + "]" * 300 + "}", '{"a":' + "[" * 100_000)
     ),
-    ([call("c", arguments={"a": 1})], "input[0].arguments", "invalid_type"),
+    ([call("c", arguments=[1])], "input[0].arguments", "invalid_type"),
     ([{"type": "reasoning", "summary": []}], "input[0].content", "invalid_reasoning_item"),
     ([{"type": "reasoning", "content": [], "summary": [{"type": "summary_text", "text": "s"}]}],
      "input[0].content", "invalid_reasoning_item"),
@@ -251,6 +251,29 @@ def test_system_and_developer_items_stay_where_they_are() -> None:
     ]
     given = [user("u", id="1"), assistant("a", id="2"), user("v", id="3")]
     assert [item.id for item in read(body(input=given)).input] == ["1", "2", "3"]
+
+
+@contract("RITEM-006")
+@pytest.mark.parametrize(
+    ("given", "arguments", "spelled"),
+    [
+        ('{"z":1,"a":[2]}', {"z": 1, "a": [2]}, '{"z":1,"a":[2]}'),
+        ({"z": 1, "a": [2]}, {"z": 1, "a": [2]}, '{"z":1,"a":[2]}'),
+        ("", {}, "{}"),
+    ],
+)
+def test_arguments_in_every_form(given: object, arguments: object, spelled: str) -> None:
+    """TPL-03 and TPL-04: the object is taken like the string, and an empty string is no arguments."""
+    found = read(body(input=[user("u"), call("c", arguments=given), output("c")]))
+    assert found.request.turns[1].calls[0].arguments == arguments
+    assert found.input[1].shown["arguments"] == spelled
+
+
+@pytest.mark.parametrize("content", ["", []])
+def test_a_last_message_without_text_cannot_be_continued(content: object) -> None:
+    with pytest.raises(RequestError) as caught:
+        turns(user("u"), assistant(content))
+    assert (caught.value.code, caught.value.param) == ("invalid_prompt", "input[1]")
 
 
 @contract("RITEM-013")

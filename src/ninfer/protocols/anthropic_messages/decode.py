@@ -15,12 +15,15 @@ from ninfer.protocols.anthropic_messages.history import HistoryReader
 from ninfer.protocols.anthropic_messages.refused import refuse_unsupported
 from ninfer.protocols.anthropic_messages.tools import lower_tools, referenced_tools
 from ninfer.protocols.anthropic_messages.wire import MessagesBody, PromptBody, Thinking
+from ninfer.protocols.places import Places, check_continuation
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.template_options import Said, template_options
 from ninfer.protocols.values import shown
 
 LEAST_BUDGET_TOKENS = 1024
+PLACES = Places(conversation="messages", last_turn="messages")
+"""What a count and a request have in common of them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +34,7 @@ class MessagesCall:
     """The caller's own label, which the answer repeats (ANTH-046)."""
     stream: bool
     show_thinking: bool
+    places: Places
     request: GenerationRequest
 
 
@@ -54,8 +58,15 @@ def decode(body: JSONValue) -> MessagesCall:
         model=wire.model,
         stream=wire.stream,
         show_thinking=wire.thinking is None or wire.thinking.display != "omitted",
+        places=attrs.evolve(PLACES, output_limit=_limit_name(wire)),
         request=request,
     )
+
+
+def _limit_name(wire: MessagesBody) -> str | None:
+    if wire.thinking is not None and wire.thinking.budget_tokens is not None:
+        return "thinking.budget_tokens"
+    return None if wire.max_tokens is None else "max_tokens"
 
 
 def decode_count(body: JSONValue) -> GenerationRequest:
@@ -130,7 +141,4 @@ def _check_continuation(wire: PromptBody, turn: Turn, thinking: ThinkingFields) 
             code="invalid_prompt",
             param=path,
         )
-    if turn.reasoning is not None and not turn.text:
-        raise InvalidRequest(
-            f"{path}: a turn that was cut while thinking cannot be continued", code="invalid_prompt", param=path
-        )
+    check_continuation(turn, path)

@@ -23,9 +23,10 @@ from ninfer.protocols.anthropic_messages.wire import (
     ToolUseBlock,
     WireMessage,
 )
+from ninfer.protocols.call_arguments import read_arguments
+from ninfer.protocols.call_results import ResultMatching
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
-from ninfer.protocols.values import shown
 
 BILLING = "x-anthropic-billing-header:"
 """What the first block of a system array begins with that is meant for the bill, not for the model (ANTH-008)."""
@@ -60,10 +61,7 @@ class HistoryReader:
     def __init__(self, marks: Breakpoints) -> None:
         """`marks` has seen the tools already: they come before the system text."""
         self._marks = marks
-        self._open_calls: dict[str, _Block] = {}
-        """Calls of the latest assistant turn that have no results yet, in order."""
-        self._started = False
-        """Whether the user or the assistant has spoken."""
+        self._matching = ResultMatching(may_lead=True)
 
     def system(self, content: str | Sequence[Mapping[str, JSONValue]]) -> tuple[Turn, ...]:
         """The turn of the top-level system text; none where there is no text."""
@@ -88,8 +86,9 @@ class HistoryReader:
                 turns.append(self._assistant_turn(speech))
             else:
                 turns += self._user_turns(speech)
-            self._started = self._started or speech.role != "system"
-        self._need_no_open_call("no result follows this call")
+            if speech.role != "system":
+                self._matching.speak()
+        self._matching.end()
         return tuple(turns)
 
     def _system_turn(self, blocks: Sequence[_Block]) -> Turn:
@@ -98,7 +97,7 @@ class HistoryReader:
         )
 
     def _assistant_turn(self, speech: _Speech) -> Turn:
-        self._need_no_open_call("the assistant speaks again before this call has a result")
+        self._matching.end()
         reasoning: list[Part] = []
         texts: list[Part] = []
         calls: list[Part] = []
@@ -111,22 +110,14 @@ class HistoryReader:
                 texts += self._text(block, "an assistant message")
         return Turn(role="assistant", parts=(*reasoning, *texts, *calls))
 
-    def _need_no_open_call(self, why: str) -> None:
-        first = next(iter(self._open_calls.values()), None)
-        if first is not None:
-            raise _invalid_history(first.path, why)
-
     def _call(self, block: _Block) -> tuple[Part, ...]:
         use = structure(block.members, ToolUseBlock, at=block.path)
-        if use.id in self._open_calls:
-            raise _invalid_history(f"{block.path}.id", f"{shown(use.id)} names two calls of one turn")
-        self._open_calls[use.id] = block
+        self._matching.call(use.id, f"{block.path}.id")
         self._marks.piece()
-        call = ToolCall(id=use.id, name=use.name, arguments=use.input)
+        call = ToolCall(id=use.id, name=use.name, arguments=read_arguments(use.input, f"{block.path}.input"))
         return (call, *self._marks.mark(block.path, use.cache_control))
 
     def _user_turns(self, speech: _Speech) -> list[Turn]:
-        results: dict[str, Turn] = {}
         parts: list[Part] = []
         for block in speech.blocks:
             if block.kind != "tool_result":
@@ -134,26 +125,15 @@ class HistoryReader:
             elif any(isinstance(part, Text) for part in parts):
                 raise _invalid_history(block.path, "tool results come before everything else in their user turn")
             else:
-                turn = self._result(block, known=results)
-                results[turn.call_id or ""] = turn
-        for call_id, call in self._open_calls.items():
-            if call_id not in results:
-                raise _invalid_history(speech.path, f"the call {shown(call_id)} at {call.path} has no result here")
-        ordered = [results[call_id] for call_id in self._open_calls] or list(results.values())
-        self._open_calls = {}
+                self._matching.result(self._result(block), f"{block.path}.tool_use_id")
+        ordered = self._matching.end(speech.path)
         if ordered and not any(isinstance(part, Text) for part in parts):
             ordered[-1] = attrs.evolve(ordered[-1], parts=(*ordered[-1].parts, *parts))
             return ordered
         return [*ordered, Turn(role="user", parts=tuple(parts))]
 
-    def _result(self, block: _Block, *, known: Mapping[str, Turn]) -> Turn:
+    def _result(self, block: _Block) -> Turn:
         result = structure(block.members, ToolResultBlock, at=block.path)
-        path, call_id = f"{block.path}.tool_use_id", result.tool_use_id
-        if call_id in known:
-            raise _invalid_history(path, f"{shown(call_id)} has two results")
-        # A history that was cut, or comes from elsewhere, may begin with results; later ones answer calls.
-        if call_id not in self._open_calls and (self._open_calls or self._started):
-            raise _invalid_history(path, f"{shown(call_id)} is no call of the assistant's turn before")
         parts: list[Part] = []
         for inner in _blocks(f"{block.path}.content", result.content):
             if inner.kind == "tool_reference":
@@ -168,7 +148,7 @@ class HistoryReader:
         if not any(isinstance(part, Text) for part in parts):
             self._marks.piece()
         parts += self._marks.mark(block.path, result.cache_control)
-        return Turn(role="tool", parts=tuple(parts), call_id=call_id, is_error=result.is_error)
+        return Turn(role="tool", parts=tuple(parts), call_id=result.tool_use_id, is_error=result.is_error)
 
     def _text(self, block: _Block, where: str) -> list[Text | CachePoint]:
         if block.kind != "text":

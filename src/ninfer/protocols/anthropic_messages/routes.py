@@ -7,11 +7,12 @@ from uuid import uuid4
 import attrs
 
 from ninfer.conversation import RequestError
-from ninfer.protocols.anthropic_messages.decode import MessagesCall, decode, decode_count
+from ninfer.protocols.anthropic_messages.decode import PLACES, MessagesCall, decode, decode_count
 from ninfer.protocols.anthropic_messages.encode import Head, MessageEncoder, WireEvent, aggregate
 from ninfer.protocols.anthropic_messages.errors import anthropic_error, anthropic_stream_error
 from ninfer.protocols.anthropic_messages.order import OrderChecker
 from ninfer.protocols.anthropic_messages.wire import TEXTS, MessagesBody, PromptBody
+from ninfer.protocols.places import located, placed
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import frame_data
 from ninfer.service.host import ProtocolHost
@@ -48,18 +49,20 @@ class AnthropicMessages:
         if asked.stream:
             await self._stream(call, asked, encoder)
             return
-        async with self.host.generate(asked.request) as events:
+        async with placed(self.host.generate(asked.request), asked.places) as events:
             answer = await aggregate(encoder, events)
         await call.reply(answer)
 
     async def count_tokens(self, call: Call) -> None:
         """Count the prompt that `create` would make of the same body."""
         request = await call.decoded(decode_count, texts=TEXTS)
-        await call.reply({"input_tokens": await self.host.count_tokens(request)})
+        with located(PLACES):
+            tokens = await self.host.count_tokens(request)
+        await call.reply({"input_tokens": tokens})
 
     async def _stream(self, call: Call, asked: MessagesCall, encoder: MessageEncoder) -> None:
         checker = OrderChecker() if self.host.flags.check_events else None
-        async with call.stream() as sink, self.host.generate(asked.request) as events:
+        async with call.stream() as sink, placed(self.host.generate(asked.request), asked.places) as events:
             async for event in events:
                 for frame in encoder.frames(event):
                     if checker is not None:

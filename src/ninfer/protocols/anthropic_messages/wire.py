@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 import attrs
 
+from ninfer.protocols.call_arguments import WireArguments
 from ninfer.protocols.sampler_members import Candidates, Share, Temperature
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
 
@@ -65,7 +66,7 @@ class ToolUseBlock:
 
     id: Name
     name: Name
-    input: AnyObject
+    input: WireArguments
     cache_control: CacheControl | None = None
 
 
@@ -89,10 +90,10 @@ class ToolReferenceBlock:
 
 @attrs.frozen(kw_only=True)
 class WireMessage:
-    """One message; null content is no content."""
+    """One message."""
 
     role: Annotated[str, String(one_of=("user", "assistant", "system"))]
-    content: Blocks = ""
+    content: Blocks
 
 
 @attrs.frozen(kw_only=True)

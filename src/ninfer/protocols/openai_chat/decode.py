@@ -9,7 +9,7 @@ from typing import cast
 
 import attrs
 
-from ninfer.conversation import GenerationRequest, InvalidRequest, Turn
+from ninfer.conversation import GenerationRequest, InvalidRequest
 from ninfer.protocols.cache_points import place_cache_points
 from ninfer.protocols.function_tools import check_parallel
 from ninfer.protocols.openai_chat.encode import Shape
@@ -17,10 +17,10 @@ from ninfer.protocols.openai_chat.history import turns_of
 from ninfer.protocols.openai_chat.refused import refuse_unsupported
 from ninfer.protocols.openai_chat.tools import calls_allowed, read_tools
 from ninfer.protocols.openai_chat.wire import SERVER_EFFORTS, ChatBody
+from ninfer.protocols.places import Places, check_continuation
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import structure
 from ninfer.protocols.template_options import Said, TemplateOptions, template_options
-from ninfer.protocols.values import shown
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +30,7 @@ class ChatCall:
     model: str
     stream: bool
     shape: Shape
+    places: Places
     request: GenerationRequest
 
 
@@ -49,10 +50,13 @@ def decode(body: JSONValue) -> ChatCall:
     check_parallel(wire.parallel_tool_calls, tools)
     options = _options(wire)
     turns = turns_of(wire.messages)
-    _check_continuation(turns)
+    last = f"messages[{len(turns) - 1}]"
+    if turns[-1].role == "assistant":
+        check_continuation(turns[-1], last)
     return ChatCall(
         model=wire.model,
         stream=wire.stream,
+        places=Places(conversation="messages", last_turn=last, output_limit=_limit_name(wire)),
         shape=Shape(
             include_usage=wire.stream_options.include_usage,
             timings_per_token=wire.timings_per_token,
@@ -81,6 +85,11 @@ def _limit(wire: ChatBody) -> int | None:
     return old if new is None else new
 
 
+def _limit_name(wire: ChatBody) -> str | None:
+    names = ("max_completion_tokens", "max_tokens")
+    return next((name for name in names if getattr(wire, name) is not None), None)
+
+
 def _stop(wire: ChatBody) -> tuple[str, ...]:
     if not isinstance(wire.stop, str):
         return wire.stop
@@ -103,22 +112,3 @@ def _options(wire: ChatBody) -> TemplateOptions:
 def _implicit_write(options: JSONValue) -> bool:
     """Whether nobody has switched the automatic cache point off (CACHE-HINT-003); hints never fail a request."""
     return not (isinstance(options, dict) and options.get("mode") == "explicit")
-
-
-def _check_continuation(turns: tuple[Turn, ...]) -> None:
-    """Refuse a final assistant turn that cannot be continued; that thinking is off is the prompt's to see to (D8)."""
-    last = turns[-1]
-    if last.role != "assistant":
-        return
-    path = f"messages[{len(turns) - 1}]"
-    if last.calls:
-        names = shown(last.calls[-1].name)
-        raise InvalidRequest(
-            f"{path}: a turn that has called {names} cannot be continued; its results are missing",
-            code="invalid_prompt",
-            param=path,
-        )
-    if last.reasoning and not last.text:
-        raise InvalidRequest(
-            f"{path}: a turn that was cut while thinking cannot be continued", code="invalid_prompt", param=path
-        )

@@ -1,7 +1,8 @@
 """From Chat's messages to turns: contents, calls and their results, legacy function calls, cache marks.
 
-It knows messages, one after the other, and nothing of the request around them. Invariant: nothing of a message that
-the model could have seen is dropped; what cannot be carried over is refused by its path.
+It knows messages, one after the other, and nothing of the request around them. Invariants: nothing of a message that
+the model could have seen is dropped, what cannot be carried over is refused by its path; every result stands behind the
+turn of its call, in the order of the calls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import cast
 
 from ninfer.conversation import CachePoint, InvalidRequest, Part, Reasoning, Role, Text, ToolCall, Turn, Unsupported
 from ninfer.protocols.call_arguments import read_arguments
+from ninfer.protocols.call_results import ResultMatching
 from ninfer.protocols.openai_chat.refused import refused_part
 from ninfer.protocols.openai_chat.tools import FREE_FORM_PARAMETER
 from ninfer.protocols.openai_chat.wire import CalledFunction, WireCall, WireMessage, WirePart
@@ -18,42 +20,80 @@ from ninfer.protocols.values import shown
 
 
 def turns_of(messages: Sequence[WireMessage]) -> tuple[Turn, ...]:
-    """The turns that `messages` make, in their order, one for one.
+    """The turns that `messages` make, one for one; results come in the order of their calls.
 
     Raises:
-        InvalidRequest: malformed, or a member that the role cannot have.
+        InvalidRequest: malformed, or a member that the role cannot have; code invalid_tool_history where calls and
+            results do not belong together.
         Unsupported: a part or a name that is not carried over (media: vision_disabled).
     """
     turns: list[Turn] = []
-    legacy_call: str | None = None
+    matching = ResultMatching(may_lead=True)
+    legacy: ToolCall | None = None
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
+        if message.role == "tool":
+            matching.result(*_result(path, message, matching))
+            continue
+        if message.role == "function":
+            matching.result(*_legacy_result(path, message, legacy, matching))
+            continue
+        turns += matching.end()
+        legacy = None
         if message.role == "assistant":
-            turns.append(_assistant(path, message))
-            legacy_call = turns[-1].calls[-1].id if message.function_call is not None else None
-        elif message.role in ("tool", "function"):
-            # A legacy result has no id: it answers the call before it.
-            call_id = legacy_call if message.role == "function" else message.tool_call_id
-            turns.append(Turn(role="tool", parts=_content(path, message), call_id=call_id))
+            turns.append(_assistant(path, message, matching))
+            legacy = turns[-1].calls[-1] if message.function_call is not None else None
         else:
             _check_nameless(path, message)
-            turns.append(Turn(role=cast(Role, message.role), parts=_content(path, message)))
+            turns.append(Turn(role=cast(Role, message.role), parts=_needed_content(path, message)))
+        if message.role in ("user", "assistant"):
+            matching.speak()
+    if messages[-1].role != "assistant":  # a last turn of calls is one that cannot be continued, which says more
+        turns += matching.end()
     return tuple(turns)
 
 
-def _assistant(path: str, message: WireMessage) -> Turn:
+def _assistant(path: str, message: WireMessage, matching: ResultMatching) -> Turn:
     _check_nameless(path, message)
     parts: list[Part] = []
     reasoning = _reasoning(path, message)
     if reasoning is not None:
         parts.append(Reasoning(reasoning))
-    parts += _content(path, message)
+    silent = not (reasoning or message.refusal or message.tool_calls or message.function_call)
+    parts += _needed_content(path, message) if silent else _content(path, message)
     if message.refusal:
         parts.append(Text(message.refusal))
-    parts += [_call(f"{path}.tool_calls[{at}]", call) for at, call in enumerate(message.tool_calls)]
+    for at, wire in enumerate(message.tool_calls):
+        call = _call(f"{path}.tool_calls[{at}]", wire)
+        matching.call(call.id, f"{path}.tool_calls[{at}].id")
+        parts.append(call)
     if message.function_call is not None:
-        parts.append(_function_call(f"{path}.function_call", f"call_of_{path}", message.function_call))
+        call = _function_call(f"{path}.function_call", f"call_of_{path}", message.function_call)
+        matching.call(call.id, f"{path}.function_call")
+        parts.append(call)
     return Turn(role="assistant", parts=tuple(parts))
+
+
+def _result(path: str, message: WireMessage, matching: ResultMatching) -> tuple[Turn, str]:
+    """The turn of a tool message, and the place of its id."""
+    place = f"{path}.tool_call_id"
+    if message.tool_call_id is None and matching.needs_ids:
+        raise missing(place)
+    return Turn(role="tool", parts=_needed_content(path, message), call_id=message.tool_call_id), place
+
+
+def _legacy_result(
+    path: str, message: WireMessage, call: ToolCall | None, matching: ResultMatching
+) -> tuple[Turn, str]:
+    """The same of a legacy result, which has no id: it answers the call before it, and may be null."""
+    place = f"{path}.name"
+    if (call is None or message.name not in (None, call.name)) and matching.needs_ids:
+        raise InvalidRequest(
+            f"{place}: {shown(message.name)} is no function that the turn before has called",
+            code="invalid_tool_history",
+            param=place,
+        )
+    return Turn(role="tool", parts=_content(path, message), call_id=None if call is None else call.id), place
 
 
 def _check_nameless(path: str, message: WireMessage) -> None:
@@ -84,16 +124,22 @@ def _call(path: str, call: WireCall) -> ToolCall:
 
 
 def _function_call(path: str, call_id: str, function: CalledFunction) -> ToolCall:
-    # Clients write no arguments as an empty string.
-    arguments = read_arguments(function.arguments, f"{path}.arguments") if function.arguments.strip() else {}
+    arguments = read_arguments(function.arguments, f"{path}.arguments")
     return ToolCall(id=call_id, name=function.name, arguments=arguments)
+
+
+def _needed_content(path: str, message: WireMessage) -> tuple[Part, ...]:
+    """The content of a message that says nothing without it. An empty one stays an empty turn (CHAT-005)."""
+    if message.content is None:
+        raise missing(f"{path}.content")
+    return _content(path, message)
 
 
 def _content(path: str, message: WireMessage) -> tuple[Part, ...]:
     if isinstance(message.content, str):
         return (Text(message.content),) if message.content else ()
     parts: list[Part] = []
-    for at, raw in enumerate(message.content):
+    for at, raw in enumerate(message.content or ()):
         parts.append(_text(f"{path}.content[{at}]", message.role, raw))
         if _marks(raw.get("prompt_cache_breakpoint")):
             parts.append(CachePoint())

@@ -12,6 +12,7 @@ from ninfer.protocols.openai_chat.encode import ChunkEncoder, Head, aggregate
 from ninfer.protocols.openai_chat.order import OrderChecker
 from ninfer.protocols.openai_chat.wire import TEXTS, ChatBody
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
+from ninfer.protocols.places import placed
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.protocols.sse import DONE, DONE_DATA, frame_data
 from ninfer.service.host import ProtocolHost
@@ -47,7 +48,7 @@ class OpenAIChat:
         if chat.stream:
             await self._stream(call, chat, head)
             return
-        async with self.host.generate(chat.request) as events:
+        async with placed(self.host.generate(chat.request), chat.places) as events:
             answer = await aggregate(head, chat.shape, events)
         await call.reply(answer)
 
@@ -55,7 +56,7 @@ class OpenAIChat:
         flags = self.host.flags
         encoder = self.new_encoder(head, attrs.evolve(chat.shape, usage_chunk_choice=flags.usage_chunk_choice))
         checker = OrderChecker() if flags.check_events else None
-        async with call.stream() as sink, self.host.generate(chat.request) as events:
+        async with call.stream() as sink, placed(self.host.generate(chat.request), chat.places) as events:
             async for event in events:
                 for frame in encoder.frames(event):
                     if checker is not None:

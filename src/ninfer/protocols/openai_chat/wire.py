@@ -8,6 +8,7 @@ from typing import Annotated
 
 import attrs
 
+from ninfer.protocols.call_arguments import WireArguments
 from ninfer.protocols.function_tools import FunctionTool
 from ninfer.protocols.sampler_members import SamplerMembers
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
@@ -44,7 +45,7 @@ class CalledFunction:
     """A function that was called; clients write no arguments as an empty string, or leave them out."""
 
     name: Annotated[str, String(non_empty=True)]
-    arguments: Text = ""
+    arguments: WireArguments = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,10 +68,10 @@ class WireCall:
 
 @attrs.frozen(kw_only=True)
 class WireMessage:
-    """One message; null content is no content."""
+    """One message; which roles need a content is said by `history`."""
 
     role: Annotated[str, String(one_of=ROLES)]
-    content: Annotated[str | tuple[AnyObject, ...], Array(or_string=True)] = ""
+    content: Annotated[str | tuple[AnyObject, ...], Array(or_string=True)] | None = None
     name: Text | None = None
     refusal: Text | None = None
     reasoning_content: Text | None = None

@@ -18,6 +18,7 @@ from ninfer.protocols.openai_responses.items import AnyItem, MessageItem, read_i
 from ninfer.protocols.openai_responses.store import StoredResponse
 from ninfer.protocols.openai_responses.tools import ToolTable, calls_allowed, read_tools
 from ninfer.protocols.openai_responses.wire import ResponsesBody
+from ninfer.protocols.places import Places, check_continuation
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.template_options import Said, TemplateOptions, template_options
@@ -49,6 +50,7 @@ class ResponsesCall:
     """The Items of this request alone."""
     previous: StoredResponse | None
     preserve_thinking: bool | None
+    places: Places
 
     @property
     def summary(self) -> str | None:
@@ -84,6 +86,9 @@ def decode(body: JSONValue, shelf: Shelf) -> ResponsesCall:
     _check_ids(items)
     if not own and not any(isinstance(item, MessageItem) and item.role == "user" for item in items):
         raise missing("input")
+    turns = _turns(wire, items, table)
+    if turns[-1].role == "assistant":
+        check_continuation(turns[-1], items[-1].path, reasoning_suffices=True)
     preserve = options.thinking.preserve
     if preserve is None and previous is not None:
         preserve = previous.preserve_thinking
@@ -93,8 +98,13 @@ def decode(body: JSONValue, shelf: Shelf) -> ResponsesCall:
         input=own,
         previous=previous,
         preserve_thinking=preserve,
+        places=Places(
+            conversation="input",
+            last_turn=items[-1].path if items else "input",
+            output_limit=None if wire.max_output_tokens is None else "max_output_tokens",
+        ),
         request=GenerationRequest(
-            turns=_turns(wire, items, table),
+            turns=turns,
             sampling=SamplingFields(temperature=wire.temperature, top_p=wire.top_p),
             thinking=attrs.evolve(options.thinking, preserve=preserve),
             template_kwargs=options.kwargs,
@@ -142,7 +152,7 @@ def _input(given: str | tuple[Mapping[str, JSONValue], ...], shelf: Shelf) -> tu
 
 
 def _item(path: str, raw: Mapping[str, JSONValue], shelf: Shelf) -> AnyItem:
-    if raw.get("type") != "item_reference":
+    if not _is_reference(raw):
         return read_item(path, raw)
     item_id = raw.get("id")
     if not isinstance(item_id, str):
@@ -157,6 +167,12 @@ def _item(path: str, raw: Mapping[str, JSONValue], shelf: Shelf) -> AnyItem:
             f"{path}.id: no stored Response holds an Item {shown(item_id)}", code="item_not_found", param=f"{path}.id"
         )
     return attrs.evolve(found, path=path)
+
+
+def _is_reference(raw: Mapping[str, JSONValue]) -> bool:
+    """Whether it refers to an Item: by its type, which may be missing or null, or by an id and nothing else."""
+    said = {name for name, value in raw.items() if value is not None}
+    return raw.get("type") == "item_reference" or said == {"id"}
 
 
 def _check_ids(items: Iterable[AnyItem]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ninfer.conversation import InvalidRequest, Part, Reasoning, Text, ToolCall, Turn
+from ninfer.protocols.call_results import ResultMatching
 from ninfer.protocols.openai_responses.items import AnyItem, CallItem, MessageItem, ReasoningItem, ResultItem
 from ninfer.protocols.values import shown
 
@@ -36,8 +37,8 @@ class _Grouping:
         self.turns: list[Turn] = []
         self._identity = identity
         self._parts: list[Part] = []  # of the assistant turn that is open
-        self._calls: dict[str, CallItem] = {}  # call id -> call of the latest assistant turn, in order
-        self._outputs: dict[str, ResultItem] = {}  # call id -> its output
+        self._calls: dict[str, CallItem] = {}  # call id -> call of the latest assistant turn
+        self._matching = ResultMatching(may_lead=False, word="output")
 
     def take(self, item: AnyItem) -> None:
         """The next Item."""
@@ -56,17 +57,12 @@ class _Grouping:
     def end_outputs(self) -> None:
         """Whatever follows is no output: all calls must have theirs by now."""
         self._end_assistant()
-        for call_id, call in self._calls.items():
-            output = self._outputs.get(call_id)
-            if output is None:
-                raise _tool_fault(call, f"the call {shown(call_id)} has no output right behind its turn")
-            self.turns.append(Turn(role="tool", parts=output.parts, call_id=call_id))
-        self._calls, self._outputs = {}, {}
+        self.turns += self._matching.end()
+        self._calls = {}
 
     def _continue(self, item: MessageItem | ReasoningItem | CallItem) -> None:
         if isinstance(item, CallItem):
-            if item.call_id in self._calls:
-                raise _tool_fault(item, f"the call id {shown(item.call_id)} is used twice in one turn")
+            self._matching.call(item.call_id, _id_place(item))
             self._calls[item.call_id] = item
             self._parts.append(ToolCall(id=item.call_id, name=self._identity(item.origin), arguments=item.arguments))
         elif self._calls or (isinstance(item, ReasoningItem) and self._spoken):
@@ -93,12 +89,8 @@ class _Grouping:
             self._parts = []
 
     def _answer(self, output: ResultItem) -> None:
-        call = self._calls.get(output.call_id)
-        if call is None:
-            raise _tool_fault(output, f"no call of the turn before has the id {shown(output.call_id)}")
-        if output.call_id in self._outputs:
-            raise _tool_fault(output, f"the call {shown(output.call_id)} has two outputs")
-        namespace, name = call.origin
+        self._matching.result(Turn(role="tool", parts=output.parts, call_id=output.call_id), _id_place(output))
+        namespace, name = self._calls[output.call_id].origin
         for member, said, is_ in (("name", output.name, name), ("namespace", output.namespace, namespace)):
             if said is not None and said != is_:
                 path = f"{output.path}.{member}"
@@ -107,10 +99,7 @@ class _Grouping:
                     code="invalid_tool_history",
                     param=path,
                 )
-        self._outputs[output.call_id] = output
 
 
-def _tool_fault(item: CallItem | ResultItem, what: str) -> InvalidRequest:
-    stored = item.path == "previous_response_id"
-    path = item.path if stored else f"{item.path}.call_id"
-    return InvalidRequest(f"{path}: {what}", code="invalid_tool_history", param=path)
+def _id_place(item: CallItem | ResultItem) -> str:
+    return item.path if item.path == "previous_response_id" else f"{item.path}.call_id"

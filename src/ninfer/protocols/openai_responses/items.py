@@ -17,6 +17,7 @@ from ninfer.protocols.call_arguments import read_arguments
 from ninfer.protocols.openai_responses.wire import WireItem, WirePart
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import needs_vision, unsupported
+from ninfer.protocols.sse import dump_json
 from ninfer.protocols.structure import missing, structure
 from ninfer.protocols.values import shown
 
@@ -227,9 +228,12 @@ def _call(path: str, wire: WireItem, raw: Mapping[str, JSONValue]) -> CallItem:
     _whole(path, wire)
     call_id = _text(path, "call_id", wire.call_id)
     name = _text(path, "name", wire.name)
-    arguments = _text(path, "arguments", wire.arguments)
+    if wire.arguments is None:
+        raise missing(f"{path}.arguments")
+    arguments = read_arguments(wire.arguments, f"{path}.arguments")
+    spelled = wire.arguments if isinstance(wire.arguments, str) and wire.arguments else dump_json(arguments)
     id_ = wire.id or new_id("fc")
-    shown_item = {"id": id_, "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+    shown_item = {"id": id_, "type": "function_call", "call_id": call_id, "name": name, "arguments": spelled}
     if wire.namespace is not None:
         shown_item["namespace"] = wire.namespace
     return CallItem(
@@ -238,7 +242,7 @@ def _call(path: str, wire: WireItem, raw: Mapping[str, JSONValue]) -> CallItem:
         shown={**shown_item, "status": "completed"},
         call_id=call_id,
         origin=(wire.namespace, name),
-        arguments=read_arguments(arguments, f"{path}.arguments"),
+        arguments=arguments,
     )
 
 

@@ -22,6 +22,7 @@ from ninfer.protocols.openai_responses.order import OrderChecker
 from ninfer.protocols.openai_responses.resources import Resources
 from ninfer.protocols.openai_responses.store import Context, ResponseStore, StoredResponse
 from ninfer.protocols.openai_responses.wire import TEXTS, ResponsesBody
+from ninfer.protocols.places import located, placed
 from ninfer.protocols.plugin import Call, FrameSink, Route, WireError
 from ninfer.service.host import ProtocolHost
 
@@ -79,7 +80,7 @@ class OpenAIResponses:
         if asked.wire.stream:
             await _Stream(self, call, asked, answer).run(headers)
             return
-        async with self.host.generate(asked.request) as events:
+        async with placed(self.host.generate(asked.request), asked.places) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     answer.finish(event)
@@ -92,7 +93,8 @@ class OpenAIResponses:
         """Count the tokens of the prompt that the same body would make (RTOK-001)."""
         asked = await call.decoded(partial(decode, shelf=self.store), texts=TEXTS)
         self.host.check_model(asked.wire.model)
-        tokens = await self.host.count_tokens(asked.request)
+        with located(asked.places):
+            tokens = await self.host.count_tokens(asked.request)
         await call.reply({"object": "response.input_tokens", "input_tokens": tokens}, headers=_headers(asked))
 
     def keep(self, asked: ResponsesCall, answer: Answer) -> None:
@@ -133,7 +135,8 @@ class _Stream:
         try:
             async with self.call.stream(headers=headers, failed=self._failed) as sink, trio.open_nursery() as nursery:
                 nursery.start_soon(self._break_silence, sink)
-                async with self.protocol.host.generate(self.asked.request) as events:
+                generation = self.protocol.host.generate(self.asked.request)
+                async with placed(generation, self.asked.places) as events:
                     await self._send_all(sink, events)
                 nursery.cancel_scope.cancel()
             told = True

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import attrs
 
+from ninfer.protocols.call_arguments import WireArguments
 from ninfer.protocols.sampler_members import Share, Temperature
 from ninfer.protocols.structure import AnyObject, Array, Flag, Integer, String, Text
 from ninfer.protocols.template_options import EFFORT_LEVELS
@@ -72,7 +73,7 @@ class WireItem:
     call_id: Named | None = None
     namespace: Named | None = None
     name: Named | None = None
-    arguments: Text | None = None
+    arguments: WireArguments | None = None
     output: Annotated[str | tuple[WirePart, ...], Array(or_string=True)] | None = None
 
 
