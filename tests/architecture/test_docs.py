@@ -1,13 +1,15 @@
 """Documents tell of files that exist: links, trees, commands, names in backticks."""
 
+import importlib
 import inspect
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
+import trio.testing
 
 from ninfer.cli.bench import BenchOptions
 from ninfer.cli.chat import chat
@@ -16,8 +18,10 @@ from ninfer.cli.inspect import InspectOptions
 from ninfer.cli.options import ServeOptions
 from ninfer.cli.selftest import SelftestOptions
 from ninfer.cli.unbuilt import UnbuiltOptions
-from ninfer.server.app import create_app
-from ninfer.testing import FakeHost, post_json
+from ninfer.conversation import FinishReason, GenerationRequest, Role
+from ninfer.protocols.mounting import ERROR_KINDS, check_protocol
+from ninfer.protocols.plugin import Route
+from ninfer.testing import FakeHost
 from tests.architecture.source import ROOT
 
 BENCHMARK_OPTIONS = {"--gguf", "--llama", "--models", "--prompt", "--tokens", "--write"}
@@ -105,17 +109,37 @@ def test_the_tree_is_the_real_one(name: str) -> None:
     assert rooms <= {path.removeprefix("src/ninfer/").strip("/") for path in drawn}
 
 
-async def test_the_documented_protocol_works_as_its_documented_test_says() -> None:
-    protocol, test = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+@pytest.fixture(scope="module")
+def documented() -> dict[str, Any]:
+    """What the Python of docs/plugins.md defines, all blocks in their order."""
     names: dict[str, Any] = {"__name__": "documented"}
-    exec(compile(protocol, "docs/plugins.md", "exec"), names)
-    exec(compile(test, "docs/plugins.md", "exec"), names)
-    await names["test_echo"]()
-    app = create_app(FakeHost(), (names["EchoLines"](FakeHost()),))
-    answer = await post_json(app, "/v1/echo", {"text": 1})
-    assert (answer.status, answer.json()["code"]) == (400, "invalid_value")
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/plugins.md").read_text("utf-8"), re.DOTALL):
+        exec(compile(block, "docs/plugins.md", "exec"), names)
+    return names
+
+
+async def test_the_documented_protocols_work_as_their_documented_tests_say(
+    documented: dict[str, Any], autojump_clock: trio.testing.MockClock
+) -> None:
+    tests = [name for name in documented if name.startswith("test_")]
+    assert len(tests) > 4
+    for name in tests:
+        clock = {"autojump_clock": autojump_clock} if inspect.signature(documented[name]).parameters else {}
+        await documented[name](**clock)
+
+
+def test_the_documented_protocols_can_be_loaded(documented: dict[str, Any]) -> None:
+    for name in ("EchoLines", "Talk"):
+        check_protocol(documented[name](FakeHost()))
+
+
+def test_all_that_is_for_plugins_is_documented() -> None:
+    text = (ROOT / "docs/plugins.md").read_text("utf-8")
+    names = {*importlib.import_module("ninfer.testing").__all__} - {"ServerSettings", "Step", "OutOfOrder", "until"}
+    names = {name for name in names if name != "RunningServer"}
+    names |= {kind.__name__ for kind in ERROR_KINDS} | {reason.name for reason in FinishReason}
+    names |= {field.name for owner in (Route, GenerationRequest) for field in attrs.fields(owner)} | {*get_args(Role)}
+    assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set()
 
 
 def test_the_shown_entry_point_group_is_ours() -> None:

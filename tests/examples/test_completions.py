@@ -1,11 +1,8 @@
 """The example plugin, installed as a distribution of its own and driven through a server."""
 
 import importlib
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, distributions, entry_points
-from pathlib import Path
+from importlib.metadata import EntryPoint, entry_points
 
 import httpx
 import openai
@@ -15,29 +12,20 @@ import trio
 from ninfer.protocols.plugin import ENTRY_POINT_GROUP
 from ninfer.protocols.registry import RouteConflict, load_protocols
 from ninfer.testing import CARD, FakeHost, running_server, script
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "ninfer_completions"
+from tests.examples.installing import EXAMPLES, install, on_the_path
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EntryPoint]]:
-    """The example in a folder of its own on the path, as `pip install` puts it there; the entry points then found."""
+    """The example in a folder of its own on the path; its entry point and Chat's."""
     target = tmp_path_factory.mktemp("site")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
-         "--target", str(target), str(EXAMPLE)],
-        check=True,
-    )  # fmt: skip
-    found = [entry for dist in distributions(path=[str(target)]) for entry in dist.entry_points]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(target))
-        importlib.invalidate_caches()
+    install("ninfer_completions", target)
+    with on_the_path("ninfer_completions", target) as found:
         yield [*entry_points(group=ENTRY_POINT_GROUP, name="openai_chat"), *found]
-        sys.modules.pop("ninfer_completions", None)
 
 
 def test_it_is_small() -> None:
-    assert len((EXAMPLE / "ninfer_completions.py").read_text().splitlines()) < 100
+    assert len((EXAMPLES / "ninfer_completions/ninfer_completions.py").read_text().splitlines()) < 100
 
 
 async def test_it_answers_on_its_own_path_beside_chat(installed: list[EntryPoint]) -> None:
