@@ -59,7 +59,6 @@ def test_greedy_is_for_all_requests() -> None:
     [
         ("--use-original-int8-prefill-kernel", None, "only with --kv-dtype int8"),
         ("--use-original-int8-prefill-kernel", "nvfp4", "only with --kv-dtype int8"),
-        ("--use-original-int8-prefill-kernel", "int8", "not in this build"),
         ("--use-original-nvfp4-prefill-kernel", None, "only with --kv-dtype nvfp4"),
         ("--use-original-nvfp4-prefill-kernel", "nvfp4", "not in this build"),
     ],

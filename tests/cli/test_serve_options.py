@@ -213,12 +213,13 @@ def test_the_room_for_bodies() -> None:
     assert (settings.max_request_bytes, settings.body_room_bytes) == (3 << 20, 34 * (3 << 20))
 
 
-@pytest.mark.contract("D16", "OPT-015", "OPT-016")
+@pytest.mark.contract("D16", "OPT-014", "OPT-015", "OPT-016")
 def test_choices_between_kernels_are_accepted_and_said_to_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ninfer")
     record_kernels(KernelOptions(prefill_split_workspace_mib=0))
     assert not caplog.records
     for options, named in (
+        (KernelOptions(use_original_int8_prefill_kernel=True), "--use-original-int8-prefill-kernel"),
         (KernelOptions(prefill_8bit_pv=True), "--prefill-8bit-pv"),
         (KernelOptions(no_prefill_8bit_pv=True), "--no-prefill-8bit-pv"),
     ):
@@ -226,8 +227,12 @@ def test_choices_between_kernels_are_accepted_and_said_to_change_nothing(caplog:
         record_kernels(options)
         (record,) = caplog.records
         assert record.getMessage().startswith(f"{named} changes nothing")
-    with pytest.raises(Failure, match="contradict"):
-        record_kernels(KernelOptions(prefill_8bit_pv=True, no_prefill_8bit_pv=True))
+        assert options.conflict("int8") is None
+    assert KernelOptions(use_original_int8_prefill_kernel=True).conflict("bf16") == (
+        "--use-original-int8-prefill-kernel: only with --kv-dtype int8"
+    )
+    contradiction = KernelOptions(prefill_8bit_pv=True, no_prefill_8bit_pv=True).conflict("bf16")
+    assert contradiction == "--prefill-8bit-pv and --no-prefill-8bit-pv contradict each other"
 
 
 @pytest.mark.contract("OPT-018")
@@ -250,7 +255,8 @@ def house_of(artifact: Path, tmp_path: Path, **model: Any) -> Any:
 def test_the_model_card_is_the_artifacts(golden_chat_artifact: Path, tmp_path: Path) -> None:
     card = house_of(golden_chat_artifact, tmp_path).card
     with Artifact.open(golden_chat_artifact) as artifact:
-        shapes = [record.shape for record in artifact.tensors.values() if record.component == "text"]
+        shapes = [record.shape for record in artifact.tensors.values()]
+        assert {record.component for record in artifact.tensors.values()} == {"text", "mtp"}
         elements = sum(int(np_product(shape)) for shape in shapes)
         config = artifact.config("text")
         assert card.parameters == elements

@@ -189,7 +189,9 @@ def pool_request(capacity: CapacityOptions, max_context_tokens: int) -> PoolRequ
         Failure: less than a page, or a headroom where nothing is sized by what is free.
     """
     request_pages = pages_for(max_context_tokens)
-    asked = capacity.kv_capacity or (max_context_tokens if capacity.no_prefix_reuse else "auto")
+    asked = capacity.kv_capacity
+    if asked is None:
+        asked = max_context_tokens if capacity.no_prefix_reuse else "auto"
     if asked != "auto":
         if capacity.vram_headroom_mib is not None:
             raise Failure(f"--vram-headroom-mib {capacity.vram_headroom_mib}: only for an automatic --kv-capacity")
@@ -255,7 +257,7 @@ def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_
 def _card(
     artifact: Artifact, config: TextConfig, tokenizer: Tokenizer, model_id: str | None, max_context_tokens: int
 ) -> ModelCard:
-    facts = artifact.facts(TEXT)
+    facts = artifact.facts()
     return ModelCard(
         id=model_id or artifact.name or artifact.architecture,
         max_context_tokens=max_context_tokens,

@@ -223,6 +223,9 @@ class SamplerOptions:
 class KernelOptions:
     """What prompt attention may do. Each KV format has one kernel in this build: its choices change nothing (D16)."""
 
+    use_original_int8_prefill_kernel: Annotated[
+        Switch, Parameter(help="Only with --kv-dtype int8, and changes nothing in this build: it has one kernel.")
+    ] = False
     prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build: one kernel a KV format.")] = False
     no_prefill_8bit_pv: Annotated[Switch, Parameter(help="Changes nothing in this build.")] = False
     prefill_split_workspace_mib: Annotated[
@@ -234,10 +237,18 @@ class KernelOptions:
         ),
     ] = 256
 
+    def conflict(self, kv_dtype: KvStorage) -> str | None:
+        """What is wrong with the choices, if anything is."""
+        if self.use_original_int8_prefill_kernel and kv_dtype != "int8":
+            return "--use-original-int8-prefill-kernel: only with --kv-dtype int8"
+        if self.prefill_8bit_pv and self.no_prefill_8bit_pv:
+            return "--prefill-8bit-pv and --no-prefill-8bit-pv contradict each other"
+        return None
+
     @property
     def without_effect(self) -> tuple[str, ...]:
         """The options that were given and change nothing, as they are written."""
-        names = ("prefill_8bit_pv", "no_prefill_8bit_pv")
+        names = ("use_original_int8_prefill_kernel", "prefill_8bit_pv", "no_prefill_8bit_pv")
         return tuple(f"--{name.replace('_', '-')}" for name in names if getattr(self, name))
 
 

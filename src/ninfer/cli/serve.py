@@ -40,6 +40,8 @@ def serve(
     unbuilt: Annotated[UnbuiltOptions, FLAT] = _NOTHING_UNBUILT,
 ) -> None:
     """Serve a model over HTTP until SIGTERM or Ctrl+C."""
+    if conflict := options.kernels.conflict(options.capacity.kv_dtype):
+        raise Failure(conflict)
     unbuilt.refuse(options.capacity.kv_dtype)
     log_to_stderr(options.logs.log_level)
     record_kernels(options.kernels)
@@ -70,13 +72,7 @@ def serve(
 
 
 def record_kernels(kernels: KernelOptions) -> None:
-    """Say of each choice between kernels that was made that there is none (D16).
-
-    Raises:
-        Failure: two options contradict each other.
-    """
-    if kernels.prefill_8bit_pv and kernels.no_prefill_8bit_pv:
-        raise Failure("--prefill-8bit-pv and --no-prefill-8bit-pv contradict each other")
+    """Say of each choice between kernels that was made that there is none (D16)."""
     for option in kernels.without_effect:
         log.info("%s changes nothing: prompt attention has one kernel for each KV format in this build", option)
 

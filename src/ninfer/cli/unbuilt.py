@@ -29,7 +29,6 @@ _LATER = Parameter(help="Not in this build.")
 class UnbuiltOptions:
     """Options to come. The default asks for nothing; other values that ask for nothing stand in `_NEUTRAL_VALUES`."""
 
-    use_original_int8_prefill_kernel: Annotated[Switch, _LATER] = False
     use_original_nvfp4_prefill_kernel: Annotated[Switch, _LATER] = False
     log_stats_interval_ms: Annotated[Whole, _range(0)] = 5000
     log_stats_panel: Annotated[OnOff, _LATER] = "on"
@@ -69,9 +68,8 @@ class UnbuiltOptions:
         Raises:
             Failure: naming the option and the value.
         """
-        for name, needed in _NEEDS_KV_DTYPE.items():
-            if getattr(self, name) and kv_dtype != needed:
-                raise Failure(f"--{name.replace('_', '-')}: only with --kv-dtype {needed}")
+        if self.use_original_nvfp4_prefill_kernel and kv_dtype != "nvfp4":
+            raise Failure("--use-original-nvfp4-prefill-kernel: only with --kv-dtype nvfp4")
         for field in attrs.fields(type(self)):
             value = getattr(self, field.name)
             if value != field.default and value not in _NEUTRAL_VALUES.get(field.name, ()):
@@ -80,9 +78,6 @@ class UnbuiltOptions:
         if kv_dtype not in get_args(KvDtype):
             raise Failure(f"--kv-dtype {kv_dtype}: not in this build")
 
-
-_NEEDS_KV_DTYPE = {"use_original_int8_prefill_kernel": "int8", "use_original_nvfp4_prefill_kernel": "nvfp4"}
-"""Flags that mean something for one KV format only."""
 
 _NEUTRAL_VALUES: dict[str, tuple[object, ...]] = {
     # option -> values beside the default that ask for nothing
