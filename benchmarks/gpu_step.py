@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("variants", nargs="+")
     parser.add_argument("--base", default="-", help="changes that all variants begin with")
     parser.add_argument("--recipe", default="q4")
-    parser.add_argument("--kv-format", default="int8")
+    parser.add_argument("--kv-dtype", default="int8")
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
@@ -274,14 +274,14 @@ def main() -> None:
     bench = Bench(
         config=config,
         weights=weights,
-        kv_format=given.kv_format,
+        kv_format=given.kv_dtype,
         rows=given.rows,
         context_tokens=given.context,
         steps=given.steps,
     )
     moved = traffic_of(bench.form(given.base)).step_bytes(batch=given.rows, context_tokens=given.context)
     say(
-        f"{given.recipe}, KV {given.kv_format}, rows {given.rows}, context {given.context}: {moved / 1e9:.2f} GB, "
+        f"{given.recipe}, KV {given.kv_dtype}, rows {given.rows}, context {given.context}: {moved / 1e9:.2f} GB, "
         f"pure read {ceiling / 1e12:.2f} TB/s = {1e3 * moved / ceiling:.2f} ms ({time.perf_counter() - begin_s:.0f} s)"
     )
     cases = compile_all(bench, [f"{given.base},{text}" for text in given.variants])

@@ -11,8 +11,9 @@ import attrs
 import pytest
 
 from ninfer.cli import main
-from ninfer.cli.bench import measured_command
+from ninfer.cli.bench import BenchOptions, measured_command
 from ninfer.cli.bench_file import read_report, report_values, write_report
+from ninfer.cli.bench_run import model_shape, wish_of
 from ninfer.cli.bench_tables import report_lines
 from tests.engine.bench.samples import report
 from tests.engine.model.golden import FOLDER
@@ -45,17 +46,17 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     ("arguments", "said"),
     [
         (("--recipe", "q3"), "--recipe q3: there are fp32, bf16"),
-        (("--kv-format", "int4", "--recipe", "q4"), "--kv-format int4: there are bf16, int8, fp8"),
-        (("--kv-format", "int8", "--recipe", "fp32"), "--kv-format: recipe fp32 keeps"),
+        (("--kv-dtype", "int4", "--recipe", "q4"), "--kv-dtype int4: there are bf16, int8, fp8"),
+        (("--kv-dtype", "int8", "--recipe", "fp32"), "--kv-dtype: recipe fp32 keeps"),
         (("--batch", "9"), "--batch 9: 1 to 8 rows"),
         (("--batch", "1,x"), "--batch"),
         (("--context", "100"), "--context 100: 64 steps need a context of at least 128"),
         (("--context", "600000", "--prefill", "8192"), "600000 tokens: the native context of 27b is 262144"),
         (("--prefill-chunk", "100"), "--prefill-chunk 100: a multiple of 64"),
-        (("--config", "no-such-model"), "--config no-such-model: No such file"),
+        (("--config", "no-such-model"), "--config no-such-model: no such file; shapes with a name: 27b, demo"),
         (("--json", "/no/such/folder/x.json"), "--json /no/such/folder/x.json: there is no folder"),
         (("--chart", "x.gif"), "--chart x.gif: a file of kind .svg or .png"),
-        (("--show", "no-such.json"), "--show no-such.json: No such file"),
+        (("--show", "no-such.json"), "--show no-such.json: cannot read: No such file"),
         (("--show", "x.json", "--recipe", "q4"), "--recipe: --show x.json measures nothing"),
         (("--no-such-option",), "--no-such-option"),
     ],
@@ -135,6 +136,15 @@ def test_a_chart_names_what_it_shows(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "q4, KV int8, 8 rows" in chart.read_text()
     status, _, errors = run(capsys, "--show", file, "--chart", tmp_path / "no-such-folder" / "x.png")
     assert (status, "No such file" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(("native", "context", "prompt"), [(262_144, 1024, 8192), (4096, 1024, 4096), (512, 512, 512)])
+def test_lengths_that_nobody_gave_fit_the_model(native: int, context: int, prompt: int) -> None:
+    """The demonstration model has a context of 4,096, and could not be measured as `bench --config demo`."""
+    wish = wish_of(BenchOptions(config="demo"), native)
+    assert (wish.contexts, wish.prompts) == ((context,), (prompt,))
+    assert wish_of(BenchOptions(context=(), prefill=()), native).prompts == ()
+    assert model_shape("demo").max_position_embeddings == 4096
 
 
 def test_a_run_on_a_small_shape(tmp_path: Path) -> None:

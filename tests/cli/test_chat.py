@@ -185,9 +185,31 @@ async def test_the_command() -> None:
     assert (ended.stdout, ended.stderr) == (b"Hello\n", b"")
 
 
-def test_no_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_line_that_is_no_utf8_is_left_out() -> None:
+    """It was a traceback, and in a POSIX locale a request that no server can read."""
+    host = FakeHost()
+    async with running_server(host) as server:
+        command = [sys.executable, "-m", "ninfer", "chat", "--url", server.base_url, "--system", "Be brief."]
+        ended = await trio.run_process(command, stdin=b"/system \xff\nH\xff\nHi\n", capture_stdout=True)
+    note = b"That line is not UTF-8, and is left out.\n"
+    assert ended.stdout == note + note + b"Hello\n"
+    (request,) = host.requests
+    assert [turn.text for turn in request.turns] == ["Be brief.", "Hi"]
+
+
+async def test_a_model_that_the_server_lacks_is_one_line() -> None:
+    async with running_server(FakeHost()) as server:
+        command = [sys.executable, "-m", "ninfer", "chat", "--url", server.base_url, "--model", "other"]
+        ended = await trio.run_process(command, stdin=b"Hi\n", capture_stdout=True, capture_stderr=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.decode() == f"ninfer: --model other: {server.base_url} has {CARD.id}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--model", "m")])
+def test_no_server_is_one_line(options: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["chat", "--url", "http://127.0.0.1:9"])
+        main(["chat", "--url", "http://127.0.0.1:9", *options])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("ninfer: http://127.0.0.1:9: ")
+    assert line.startswith("ninfer: http://127.0.0.1:9: no server answers (")
+    assert line.endswith("); start one with `python -m ninfer serve`, or say with --url where it is")

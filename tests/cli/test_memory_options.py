@@ -55,6 +55,7 @@ def test_the_pool_that_is_asked_for(asked: dict[str, Any], pool: tuple[int, int,
         ({"kv_capacity": 63}, "--kv-capacity 63: at least 64"),
         ({"kv_capacity": 0}, "--kv-capacity 0: at least 64"),
         ({"kv_capacity": 0, "no_prefix_reuse": True}, "--kv-capacity 0: at least 64"),
+        ({"kv_capacity": (1 << 28) + 1}, "--kv-capacity 268435457: at most 268435456"),
         ({"kv_capacity": -5}, "--kv-capacity -5: at least 64"),
         ({"kv_capacity": 640, "vram_headroom_mib": 1024}, "--vram-headroom-mib 1024: only for an automatic"),
         ({"no_prefix_reuse": True, "vram_headroom_mib": 0}, "--vram-headroom-mib 0: only for an automatic"),
@@ -130,7 +131,7 @@ def test_too_little_memory_is_told_before_anything_is_loaded(
 def test_too_little_memory_ends_the_start_with_status_2(golden_chat_artifact: Path, tmp_path: Path) -> None:
     """The process as a whole: one line, whatever the machine is, for nobody has so much."""
     command = [sys.executable, "-m", "ninfer", "serve", str(golden_chat_artifact), "--cache-dir", str(tmp_path)]
-    options = ["--port", "0", "--log-level", "off", "--kv-capacity", str(10**15)]
+    options = ["--port", "0", "--log-level", "off", "--kv-capacity", str(1 << 28)]
     ended = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()

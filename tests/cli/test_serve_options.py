@@ -299,7 +299,7 @@ def test_another_template(golden_chat_artifact: Path, tmp_path: Path) -> None:
         file.write_text(broken)
         with pytest.raises(Failure, match=r"chat template of .*t\.jinja"):
             house_of(golden_chat_artifact, tmp_path, chat_template=file)
-    with pytest.raises(Failure, match=r"--chat-template .*none\.jinja: No such file"):
+    with pytest.raises(Failure, match=r"--chat-template .*none\.jinja: cannot read: No such file"):
         house_of(golden_chat_artifact, tmp_path, chat_template=tmp_path / "none.jinja")
 
 

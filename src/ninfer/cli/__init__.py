@@ -57,5 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(line: str) -> None:
-    print(f"ninfer: {line}", file=sys.stderr)
+    from ninfer.engine.artifact.errors import one_line  # where something is wrong, NumPy may be imported
+
+    print(f"ninfer: {one_line(line)}", file=sys.stderr)
     sys.exit(BAD_USAGE_STATUS)

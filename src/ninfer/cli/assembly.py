@@ -14,7 +14,7 @@ from typing import cast
 import attrs
 
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import DEFAULT_MAX_CONTEXT, CapacityOptions, ModelOptions, ServeOptions
+from ninfer.cli.options import DEFAULT_MAX_CONTEXT, MOST_KV_TOKENS, CapacityOptions, ModelOptions, ServeOptions
 from ninfer.cli.prompt_files import TEMPLATE, check_folder, read_tokenizer
 from ninfer.conversation import ModelCard
 from ninfer.engine.artifact import (
@@ -26,6 +26,7 @@ from ninfer.engine.artifact import (
     default_hub_dir,
     resolve_artifact,
 )
+from ninfer.engine.artifact.mapping import read_small
 from ninfer.engine.cache import pages_for
 from ninfer.engine.cost_presets import Presets, read_presets
 from ninfer.engine.engine import RunningEngine
@@ -198,6 +199,8 @@ def pool_request(capacity: CapacityOptions, max_context_tokens: int) -> PoolRequ
         pages = request_pages if capacity.kv_capacity is None else asked // PAGE_TOKENS
         if pages < 1:
             raise Failure(f"--kv-capacity {asked}: at least {PAGE_TOKENS} tokens are needed")
+        if asked > MOST_KV_TOKENS:
+            raise Failure(f"--kv-capacity {asked}: at most {MOST_KV_TOKENS} tokens can be kept account of")
         return PoolRequest(least_pages=pages, most_pages=pages)
     headroom_mib = DEFAULT_HEADROOM_MIB if capacity.vram_headroom_mib is None else capacity.vram_headroom_mib
     return PoolRequest(
@@ -223,8 +226,8 @@ def engine_limits(capacity: CapacityOptions, max_context_tokens: int, pool: Pool
 def _presets(file: Path | None) -> Presets | None:
     try:
         return None if file is None else read_presets(file)
-    except OSError as error:
-        raise Failure(f"--context-cost-presets {file}: {error.strerror}") from error
+    except ArtifactError as error:
+        raise Failure(f"--context-cost-presets {error}") from error
 
 
 def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_context_tokens: int) -> PromptBuilder:
@@ -232,7 +235,7 @@ def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_
     replacement = model.chat_template
     where = artifact.file if replacement is None else replacement
     try:
-        source = artifact.resource(TEMPLATE) if replacement is None else replacement.read_bytes()
+        source = artifact.resource(TEMPLATE) if replacement is None else read_small(replacement)
         if source is None:
             raise Failure(f"{where}: the artifact has no chat template; --chat-template gives one")
         template = open_template(source.decode("utf-8"), tokenizer.named_tokens, as_it_is=replacement is not None)
@@ -248,9 +251,9 @@ def _builder(artifact: Artifact, tokenizer: Tokenizer, model: ModelOptions, max_
             effort=model.reasoning_effort,
             max_context_tokens=max_context_tokens,
         )
-    except OSError as error:
-        raise Failure(f"--chat-template {where}: {error.strerror}") from error
-    except (BadTemplate, UnicodeDecodeError, ArtifactError) as error:
+    except ArtifactError as error:
+        raise Failure(f"chat template of {error}" if replacement is None else f"--chat-template {error}") from error
+    except (BadTemplate, UnicodeDecodeError) as error:
         raise Failure(f"chat template of {where}: {error}") from error
 
 

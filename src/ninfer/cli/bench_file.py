@@ -9,7 +9,12 @@ from pathlib import Path
 import cattrs
 
 from ninfer.cli.failure import Failure
+from ninfer.engine.artifact import ArtifactError
+from ninfer.engine.artifact.checked import parse_json
+from ninfer.engine.artifact.mapping import read_small
 from ninfer.engine.bench.report import Report
+
+MOST_BYTES = 64 << 20
 
 _converter = cattrs.Converter()
 
@@ -66,8 +71,10 @@ def read_report(file: Path) -> Report:
         Failure: there is none, or it holds something else.
     """
     try:
-        return _converter.structure(json.loads(file.read_text(encoding="utf-8")), Report)
-    except OSError as error:
-        raise Failure(f"--show {file}: {error.strerror}") from error
-    except (ValueError, cattrs.BaseValidationError) as error:
+        data = read_small(file, MOST_BYTES)
+    except ArtifactError as error:
+        raise Failure(f"--show {error}") from error
+    try:
+        return _converter.structure(parse_json(data, file=file, object=None).value, Report)
+    except (ArtifactError, ValueError, cattrs.BaseValidationError) as error:
         raise Failure(f"--show {file}: not a report of bench") from error

@@ -6,6 +6,7 @@ interrupted or refused leaves it as it was.
 """
 
 import contextlib
+import io
 import re
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from ninfer.cli.chat_server import ChatServer, Message, ServerSaid
 from ninfer.cli.failure import Failure
+from ninfer.cli.options import is_utf8, name_text, utf8_text
 
 COMMANDS = "/system TEXT sets the system prompt, /reset forgets the conversation, /quit ends; Ctrl+C stops an answer"
 _CUT = {"length": "the answer was cut at its output limit"}
@@ -29,9 +31,11 @@ ReadLine: TypeAlias = Callable[[], str]
 
 def chat(
     *,
-    url: Annotated[str, Parameter(help="Where the server is.")] = "http://127.0.0.1:8080",
-    model: Annotated[str | None, Parameter(help="Model id; without it the server's first.")] = None,
-    system: Annotated[str | None, Parameter(help="System prompt to begin with.")] = None,
+    url: Annotated[str, Parameter(help="Where the server is.", validator=name_text)] = "http://127.0.0.1:8080",
+    model: Annotated[
+        str | None, Parameter(help="Model id; without it the server's first.", validator=name_text)
+    ] = None,
+    system: Annotated[str | None, Parameter(help="System prompt to begin with.", validator=utf8_text)] = None,
     no_thinking: Annotated[bool, Parameter(negative=(), help="Ask for answers without reasoning.")] = False,
     api_key: Annotated[
         str | None, Parameter(env_var="NINFER_API_KEY", help="The key, if the server asks for one.")
@@ -39,12 +43,14 @@ def chat(
 ) -> None:
     """Talk to a running server: /system TEXT, /reset, /quit."""
     console = Console(highlight=False)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # one bad line is no reason to end
     try:
         with ChatServer(url, api_key=api_key) as server:
             talk = Talk(
                 server=server,
                 console=console,
-                model=model or _first(server),
+                model=_known(server, model),
                 system=system,
                 fields={"enable_thinking": False} if no_thinking else {},
             )
@@ -57,11 +63,14 @@ def chat(
         raise Failure(str(error)) from error
 
 
-def _first(server: ChatServer) -> str:
+def _known(server: ChatServer, model: str | None) -> str:
+    """The model that is meant. The server is asked in any case: one that is not there is told before the first line."""
     models = server.models()
     if not models:
         raise ServerSaid(f"{server.url}: the server has no model")
-    return models[0]
+    if model is not None and model not in models:
+        raise ServerSaid(f"--model {model}: {server.url} has {', '.join(models)}")
+    return model or models[0]
 
 
 def printable(text: str) -> str:
@@ -89,6 +98,9 @@ class Talk:
 
     def take(self, line: str) -> bool:
         """Do what one line says; false when it says to end."""
+        if not is_utf8(line):
+            self._note("That line is not UTF-8, and is left out.")
+            return True
         command, _, rest = line.partition(" ")
         match command:
             case "":

@@ -49,6 +49,8 @@ class ChatServer:
             )
         except httpx.InvalidURL as error:
             raise ServerSaid(f"{url}: {error}") from error
+        except UnicodeEncodeError as error:
+            raise ServerSaid("--api-key: a header carries ASCII only") from error
 
     def __enter__(self) -> "ChatServer":
         """Open the connections."""
@@ -72,6 +74,9 @@ class ChatServer:
             if answer.is_error:
                 raise ServerSaid(f"{self.url}: {_refusal(answer)}")
             return [str(model["id"]) for model in answer.json()["data"]]
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            hint = "start one with `python -m ninfer serve`, or say with --url where it is"
+            raise ServerSaid(f"{self.url}: no server answers ({error}); {hint}") from error
         except httpx.HTTPError as error:
             raise ServerSaid(f"{self.url}: {error}") from error
         except (ValueError, KeyError, TypeError) as error:

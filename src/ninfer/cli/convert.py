@@ -17,6 +17,7 @@ from rich.table import Table
 
 from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
+from ninfer.cli.options import name_text
 from ninfer.engine.artifact import ArtifactError, Report, default_hub_dir, find_source
 from ninfer.engine.artifact import convert as convert_folder
 from ninfer.engine.artifact.conversion import Conversion
@@ -30,7 +31,9 @@ from ninfer.engine.artifact.writer import DEFAULT_VOLUME_LIMIT_BYTES
 class ConvertOptions:
     """What a conversion can be asked for."""
 
-    name: Annotated[str | None, Parameter(help="Public model name; without it the folder's name.")] = None
+    name: Annotated[
+        str | None, Parameter(help="Public model name; without it the folder's name.", validator=name_text)
+    ] = None
     recipe: Annotated[
         str,
         Parameter(
@@ -70,6 +73,8 @@ def run(folder: Path, out: Path, options: ConvertOptions, errors: Console, repor
     """
     from ninfer.cli.prompt_files import check_folder  # imported here, so that `--help` answers at once
 
+    if not out.name:
+        raise Failure(f"{out}: name the file that is to be written")
     try:
         return convert_folder(
             find_source(folder, default_hub_dir(os.environ)),

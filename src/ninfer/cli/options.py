@@ -15,6 +15,8 @@ from cyclopts.validators import Number
 
 from ninfer.conversation import SamplingFields
 
+INT64 = 1 << 63
+
 KvStorage = Literal["bf16", "int8", "fp8", "nvfp4", "k8v4", "vq2", "k4v2"]
 """What keys and values may be stored as (KVFMT-001); `KvDtype` of the engine has those that are built."""
 
@@ -26,14 +28,14 @@ def whole_number(kind: object, tokens: Sequence[Token]) -> int | str:
     """The integer that is written, or "auto" where the option knows that; 1.5 is none, and is not rounded.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither, or needs more than 64 bits, which no part of us could count with.
     """
     written = tokens[0].value
     if written == "auto" and kind is not int:
         return written
-    if not re.fullmatch(r"[+-]?\d+", written):
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", written) or not -INT64 <= (number := int(written)) < INT64:
         raise ValueError
-    return int(written)
+    return number
 
 
 def header_key(kind: object, value: str | None) -> None:
@@ -46,12 +48,40 @@ def header_key(kind: object, value: str | None) -> None:
         raise ValueError("expected a key without white space around it")
 
 
+def name_text(kind: object, value: str | None) -> None:
+    """Refuse what is no name: nothing, control characters, bytes that are no UTF-8.
+
+    Raises:
+        ValueError: it is one of them.
+    """
+    if value is not None and not (value and value.isprintable()):
+        raise ValueError("expected a name that can be printed")
+
+
+def utf8_text(kind: object, value: str | None) -> None:
+    """Refuse bytes that are no UTF-8, which Python carries from the command line as half characters.
+
+    Raises:
+        ValueError: there are such.
+    """
+    if value is not None and not is_utf8(value):
+        raise ValueError("expected UTF-8")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether `text` came from bytes that are UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 Whole = Annotated[int, Parameter(converter=whole_number)]
 """An integer, strictly."""
 
 LogLevel = Literal["trace", "debug", "info", "warning", "error", "critical", "off"]
-INT64 = 1 << 63
 DEFAULT_MAX_CONTEXT = 8192
+MOST_CHUNK_TOKENS = 1 << 20
+"""As many as the longest context that any model here reaches: a longer chunk would never be filled."""
+MOST_KV_TOKENS = 1 << 28
+"""More than any device holds, and few enough for the ledger of their pages to fit a host."""
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +119,9 @@ class ModelOptions:
         Literal["model", "scripted"],
         Parameter(help="scripted answers what directives in the user's text say, without a model: a test aid."),
     ] = "model"
-    model_id: Annotated[str | None, Parameter(help="Public model id; without it the artifact's name.")] = None
+    model_id: Annotated[
+        str | None, Parameter(help="Public model id; without it the artifact's name.", validator=name_text)
+    ] = None
     chat_template: Annotated[Path | None, Parameter(help="A Jinja file that replaces the artifact's template.")] = None
     cache_dir: Annotated[Path | None, Parameter(help="Folder for converted artifacts and compiled programs.")] = None
     rope_yarn_factor: Annotated[
@@ -105,7 +137,8 @@ class ModelOptions:
                   validator=Number(gte=1)),
     ] = None  # fmt: skip
     thinking_budget_message: Annotated[
-        str | None, Parameter(help="What ends thinking at its budget; without it a sentence of ours.")
+        str | None,
+        Parameter(help="What ends thinking at its budget; without it a sentence of ours.", validator=utf8_text),
     ] = None
     reasoning_effort: Annotated[
         Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None,
@@ -167,7 +200,11 @@ class CapacityOptions:
         Whole, Parameter(help="Longest preparation and wait of a request, in ms.", validator=Number(gte=1))
     ] = 30_000
     prefill_chunk: Annotated[
-        Whole, Parameter(help="Prompt tokens of one unit; rounded down to 64s, at least 64.", validator=Number(gte=1))
+        Whole,
+        Parameter(
+            help="Prompt tokens of one unit; rounded down to 64s, at least 64.",
+            validator=Number(gte=1, lte=MOST_CHUNK_TOKENS),
+        ),
     ] = 1024
     default_max_tokens: Annotated[
         Whole, Parameter(help="Output limit of a request that names none.", validator=Number(gte=1))

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ninfer.cli.failure import FAILED_STATUS
 from ninfer.cli.logs import log_to_stderr
-from ninfer.cli.options import LogLevel, Switch, Whole
+from ninfer.cli.options import MOST_CHUNK_TOKENS, LogLevel, Switch, Whole
 from ninfer.engine.types import KvDtype
 
 LEAST_CONTEXT_TOKENS = 64
@@ -41,7 +41,9 @@ class SelftestOptions:
     max_concurrency: Annotated[
         Whole, Parameter(help="Largest batch that is tested.", validator=Number(gte=1, lte=8))
     ] = 4
-    prefill_chunk: Annotated[Whole, Parameter(help="As of serve.", validator=Number(gte=1))] = 1024
+    prefill_chunk: Annotated[Whole, Parameter(help="As of serve.", validator=Number(gte=1, lte=MOST_CHUNK_TOKENS))] = (
+        1024
+    )
     kv_dtype: Annotated[KvDtype, Parameter(help="As of serve.")] = "bf16"
     prefill_split_workspace_mib: Annotated[
         Whole, Parameter(help="As of serve.", validator=Number(gte=0, lte=16384))

@@ -57,6 +57,8 @@ def serve(
         listener = open_listener(network.host, network.port)
     except OSError as error:
         raise Failure(f"--host {network.host} --port {network.port}: {error.strerror}") from error
+    except (TypeError, UnicodeError) as error:
+        raise Failure(f"--host {network.host}: not the name of a host") from error
     with listener:
         with terminated_cleanly(), progress_bar(Console(stderr=True)) as report:
             house = open_house(path, options, report)

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 import attrs
 
 from ninfer.engine.artifact.checked import Checked, parse_json
+from ninfer.engine.artifact.mapping import read_small
 from ninfer.engine.model.config import TextConfig
 
 SCHEMA = 3
@@ -172,10 +173,9 @@ def read_presets(file: Path) -> Presets:
     """A presets file.
 
     Raises:
-        ArtifactError: malformed; the message names file and member.
-        OSError: it cannot be read.
+        ArtifactError: it cannot be read, or is malformed; the message names file and member.
     """
-    top = parse_json(file.read_bytes(), file=file, object=None)
+    top = parse_json(read_small(file), file=file, object=None)
     top.only("schema", "artifact_type", "machines")
     if top.member("schema").count() != SCHEMA:
         raise top.member("schema").error(f"must be {SCHEMA}")

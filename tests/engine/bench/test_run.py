@@ -2,7 +2,8 @@
 
 import pytest
 
-from ninfer.engine.bench.run import CannotMeasure, Given, Wish, measure_subject
+from ninfer.engine.bench.run import CannotMeasure, Given, Wish, check_memory, measure_subject
+from ninfer.engine.bench.subject import memory_of
 from tests.engine.programs.stacked.models import SMALL
 
 
@@ -36,3 +37,16 @@ def test_what_cannot_be_measured_is_one_line(recipe: str, kv_format: str, says: 
         measure_subject(given, recipe, kv_format, wish(), lambda what: None)
     assert str(caught.value).startswith(says)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("recipe", "kv_format"), [("fp32", "fp32"), ("q4", "int8")])
+def test_what_does_not_fit_is_told_before_anything_is_made(recipe: str, kv_format: str) -> None:
+    asked = wish(batches=(1, 8), contexts=(65, 200))
+    needs = memory_of(SMALL, recipe, kv_format, lanes=8, longest_tokens=200, chunk_tokens=64)
+    enough = needs.fixed_bytes + asked.pool_pages * needs.page_bytes
+    check_memory(SMALL, recipe, kv_format, asked, enough)
+    check_memory(SMALL, recipe, kv_format, asked, None)
+    with pytest.raises(CannotMeasure) as caught:
+        check_memory(SMALL, recipe, kv_format, asked, enough - 1)
+    assert str(caught.value).startswith(f"{recipe}, KV {kv_format}: too little memory: ")
+    assert str(caught.value).endswith("a smaller --batch or shorter contexts")

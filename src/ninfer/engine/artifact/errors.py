@@ -26,9 +26,9 @@ class ArtifactError(Exception):
             where.append(self.object[:MAX_OBJECT_CHARACTERS])
         if self.offset is not None:
             where.append(f"offset {self.offset}")
-        return _one_line(f"{': '.join(where)}: {self.message}")
+        return one_line(f"{': '.join(where)}: {self.message}")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """`text` with everything a terminal would act on spelled out: names come from damaged files."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ninfer.engine.artifact.checked import Checked
 from ninfer.engine.artifact.errors import ArtifactError
-from ninfer.engine.artifact.mapping import map_file
+from ninfer.engine.artifact.mapping import exists, map_file
 
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
@@ -52,8 +52,11 @@ def check_folder(folder: Path) -> None:
     Raises:
         ArtifactError: it is something else; the text says what to do.
     """
+    if not exists(folder):
+        raise ArtifactError("no such folder", file=folder)
     if not folder.is_dir():
-        raise ArtifactError(_no_folder(folder), file=folder)
+        what = mistaken_file(bytes(map_file(folder)[:HEAD_BYTES]))
+        raise ArtifactError(what or "is not a folder", file=folder)
     weights = (folder / SINGLE).exists() or (folder / INDEX).exists()
     if not weights and (what := _without_weights(folder)):
         raise ArtifactError(what, file=folder)
@@ -77,12 +80,6 @@ def check_not_quantized(folder: Path, config: Checked) -> None:
     for name in _QUANTIZED_FILES:
         if (folder / name).exists():
             raise ArtifactError(_QUANTIZED, file=folder / name)
-
-
-def _no_folder(path: Path) -> str:
-    if not path.exists():
-        return "no such folder"
-    return mistaken_file(bytes(map_file(path)[:HEAD_BYTES])) or "is not a folder"
 
 
 def _without_weights(folder: Path) -> str | None:

@@ -111,7 +111,9 @@ def kept(entry: Path, volumes: int, key: str) -> Iterator[Partial]:
 def kept_files(entry: Path) -> list[Path]:
     """What an unfinished attempt at `entry` left to go on from."""
     return [
-        path for path in (*_matching(entry, f".part*{KEPT}"), entry.with_name(f".{entry.name}{KEPT}")) if path.exists()
+        path
+        for path in (*_matching(entry, f".part*{KEPT}"), entry.with_name(f".{entry.name}{KEPT}"))
+        if os.path.exists(path)  # unlike `Path.exists` also false for a name that is too long
     ]
 
 

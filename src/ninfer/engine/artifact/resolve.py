@@ -17,13 +17,14 @@ from ninfer.engine.artifact.conversion import ENCODING, Check, convert, folder_n
 from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.foreign import CONFIG, INDEX, check_folder
 from ninfer.engine.artifact.framing import VERSION
-from ninfer.engine.artifact.mapping import read_file
+from ninfer.engine.artifact.mapping import exists, read_file
 from ninfer.engine.artifact.partial import remove_abandoned
 from ninfer.engine.artifact.reader import Artifact
 from ninfer.engine.artifact.writer import Report
 
 CACHE_VARIABLE = "NINFER_CACHE_DIR"
 ENDING = ".ninfer"
+CACHED_NAME_CHARACTERS = 50
 _MODEL_ID = r"[\w.-]+/[\w.-]+"
 
 
@@ -59,11 +60,12 @@ def resolve_artifact(
     """
     if hub_dir is not None:
         path = find_source(path, hub_dir)
-    if not path.is_dir():
+    if not exists(path) or not path.is_dir():
         Artifact.open(path).close()
         return path
     check_folder(path)
-    entry = cache_dir / f"{folder_name(path) or 'model'}-{_identity(path)}.ninfer"
+    # A file's name has 255 bytes at most.
+    entry = cache_dir / f"{(folder_name(path) or 'model')[:CACHED_NAME_CHARACTERS]}-{_identity(path)}{ENDING}"
     if entry.exists():
         try:
             Artifact.open(entry).close()
@@ -87,7 +89,7 @@ def find_source(path: Path, hub_dir: Path) -> Path:
     Raises:
         ArtifactError: it does not exist, looks like an id, and no such model was downloaded.
     """
-    if path.exists() or not re.fullmatch(_MODEL_ID, str(path)) or path.suffix == ENDING or path.parent.exists():
+    if exists(path) or not re.fullmatch(_MODEL_ID, str(path)) or path.suffix == ENDING or path.parent.exists():
         return path
     snapshot = _snapshot(hub_dir / f"models--{path.parent}--{path.name}")
     if snapshot is None:

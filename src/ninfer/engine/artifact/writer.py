@@ -22,6 +22,7 @@ from ninfer.engine.artifact.errors import ArtifactError
 from ninfer.engine.artifact.formats import Plane
 from ninfer.engine.artifact.framing import DIGEST_BYTES, HEADER_BYTES, Header, digest, volume_path
 from ninfer.engine.artifact.layouts import paddings, places
+from ninfer.engine.artifact.mapping import exists
 from ninfer.engine.artifact.partial import Partial, kept, thrown_away
 from ninfer.engine.artifact.placing import Contents, Finished, plan_places, with_finished
 from ninfer.engine.artifact.tensor_source import StoredRows, TensorSource
@@ -78,7 +79,7 @@ def write_artifact(
     plan = plan_places(entry, contents, volume_limit_bytes)
     volumes = len(plan.payload_bytes)
     files = [volume_path(entry, volume) for volume in range(volumes)]
-    if not replace and (existing := [file for file in files if file.exists()]):
+    if not replace and (existing := [file for file in files if exists(file)]):
         raise ArtifactError("exists already", file=existing[0])
     renamed: list[Path] = []
     with ExitStack() as stack:

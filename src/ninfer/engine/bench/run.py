@@ -18,11 +18,12 @@ from ninfer.engine.bench.ceilings import measure_ceilings
 from ninfer.engine.bench.kernels import profile
 from ninfer.engine.bench.report import DecodePoint, KernelTable, PrefillPoint, ProgramRow, Report, SubjectReport
 from ninfer.engine.bench.rounds import Timer
-from ninfer.engine.bench.subject import random_form
+from ninfer.engine.bench.subject import memory_of, random_form
 from ninfer.engine.bench.traffic import parameters_of, product_flops, traffic_of
 from ninfer.engine.cache import pages_for
+from ninfer.engine.memory import PoolRequest, TooLittleMemory, plan_memory
 from ninfer.engine.model.config import TextConfig
-from ninfer.engine.programs.footprint import device_kind
+from ninfer.engine.programs.footprint import device_kind, free_device_bytes
 from ninfer.engine.programs.form import Form
 from ninfer.engine.programs.jax_device import JaxDevice
 from ninfer.engine.types import PAGE_TOKENS
@@ -86,6 +87,8 @@ def run_benchmark(given: Given, wish: Wish, tell: Tell, done: Callable[[Report],
     Raises:
         CannotMeasure: a subject does not exist or does not fit.
     """
+    for recipe, kv_format in given.subjects:
+        check_memory(given.config, recipe, kv_format, wish, free_device_bytes())
     device, _ = device_kind()
     tell("ceilings")
     report = Report(
@@ -105,6 +108,29 @@ def run_benchmark(given: Given, wish: Wish, tell: Tell, done: Callable[[Report],
         done(report)
         gc.collect()
     return report
+
+
+def check_memory(config: TextConfig, recipe: str, kv_format: str, wish: Wish, have_bytes: int | None) -> None:
+    """Compare what a subject needs with what is free, before anything is made.
+
+    Raises:
+        CannotMeasure: it does not exist, or does not fit.
+    """
+    try:
+        needs = memory_of(
+            config,
+            recipe,
+            kv_format,
+            lanes=max(wish.batches),
+            longest_tokens=wish.longest_tokens,
+            chunk_tokens=wish.chunk_tokens,
+        )
+        plan_memory(needs, PoolRequest(least_pages=wish.pool_pages, most_pages=wish.pool_pages), have_bytes)
+    except TooLittleMemory as error:
+        remedy = "less is needed with another --config or --recipe, a smaller --batch or shorter contexts"
+        raise CannotMeasure(f"{recipe}, KV {kv_format}: {error}; {remedy}") from error
+    except ValueError as error:
+        raise CannotMeasure(f"{recipe}, KV {kv_format}: {error}") from error
 
 
 def measure_subject(given: Given, recipe: str, kv_format: str, wish: Wish, tell: Tell) -> SubjectReport:

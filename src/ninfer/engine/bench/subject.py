@@ -10,9 +10,12 @@ import jax
 import numpy as np
 
 from ninfer.engine.artifact.recipe import BUILT_IN, Given
+from ninfer.engine.cache import pages_for
+from ninfer.engine.memory import MemoryNeeds
 from ninfer.engine.model.config import TextConfig
 from ninfer.engine.model.shapes import tensor_shapes
 from ninfer.engine.model.weights import load_weights
+from ninfer.engine.programs.footprint import memory_needs
 from ninfer.engine.programs.form import Form
 from ninfer.engine.programs.per_layer import PerLayer
 from ninfer.engine.types import KvDtype
@@ -57,6 +60,24 @@ def matrix_formats(config: TextConfig, recipe: str) -> dict[str, str]:
     if config.tie_word_embeddings:  # the head is packed by itself, whatever it shares numbers with
         tensors["lm_head.weight"] = tensors["embed_tokens.weight"]
     return {name: choice.format.name for name, choice in BUILT_IN[recipe].choose(tensors).choices.items()}
+
+
+def memory_of(
+    config: TextConfig, recipe: str, kv_format: str, *, lanes: int, longest_tokens: int, chunk_tokens: int
+) -> MemoryNeeds:
+    """What a form of `random_form` needs on the default device, as `serve` counts it before anything is made."""
+    if recipe == PLAIN_RECIPE:
+        return memory_needs(config, lanes=lanes)
+    from ninfer.engine.programs.stacked.footprint import stacked_needs  # imports all kernels, as above
+
+    return stacked_needs(
+        config,
+        matrix_formats(config, recipe).__getitem__,
+        kv_format=kv_format,
+        lanes=lanes,
+        table_pages=pages_for(longest_tokens),
+        chunk_tokens=chunk_tokens,
+    )
 
 
 class _Random:

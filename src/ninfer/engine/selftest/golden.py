@@ -11,6 +11,7 @@ import numpy as np
 
 from ninfer.engine.artifact import ArtifactError
 from ninfer.engine.artifact.checked import parse_json
+from ninfer.engine.artifact.mapping import read_file
 from ninfer.engine.artifact.safetensors import SafetensorsFile
 
 
@@ -33,12 +34,11 @@ def read_golden(folder: Path) -> tuple[GoldenVectors, ...]:
     """All prompts of a folder.
 
     Raises:
-        ArtifactError: malformed, or the two files do not fit each other.
-        OSError: one of them cannot be read.
+        ArtifactError: they cannot be read, are malformed, or do not fit each other.
     """
     inputs, expected = folder / "inputs.json", SafetensorsFile(folder / "expected.safetensors")
     found = []
-    for index, item in enumerate(parse_json(inputs.read_bytes(), file=inputs, object=None).member("prompts").items()):
+    for index, item in enumerate(parse_json(read_file(inputs), file=inputs, object=None).member("prompts").items()):
         prompt, greedy = item.member("input_ids").counts(), item.member("greedy").counts()
         name = f"p{index}.greedy_logits"
         if name not in expected.entries:
