@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ninfer.conversation import InternalError, InvalidRequest
+from ninfer.conversation import EngineUnavailable, InvalidRequest
 from ninfer.prompt import Abandoned, BadTemplate, Cancellation, ChatTemplate
 from ninfer.prompt.bounds import RenderBounds
 from ninfer.prompt.foreign import MAX_SOURCE_CHARS, ForeignTemplate
@@ -143,7 +143,7 @@ def test_a_process_that_dies_costs_one_request() -> None:
     template = ForeignTemplate("{% if slow %}" + ENDLESS + "{% endif %}fine")
     (process,) = template.processes
     threading.Timer(SHORT_S, process.kill).start()  # as the system does when memory runs out
-    with pytest.raises(InternalError, match="ended by SIGKILL") as caught:
+    with pytest.raises(EngineUnavailable, match="ended by SIGKILL") as caught:
         template.render({"slow": True})
     assert "\n" not in caught.value.message
     assert template.render({}) == "fine"

@@ -95,7 +95,7 @@ class PromptBuilder:
         Raises:
             InvalidRequest: code invalid_prompt; the template or these rules refuse the conversation.
             ContextExceeded: it is far longer than it may be.
-            InternalError: what renders the template has ended.
+            EngineUnavailable: what renders the template has ended.
             Abandoned: `cancellation` has told so.
         """
         most_tokens = self._most_tokens if most_tokens is None else most_tokens
@@ -134,7 +134,7 @@ class PromptBuilder:
             opener=self._traits.openers.get(mode.enabled),
         )
         if len(encoded.tokens) <= most_tokens:
-            with contextlib.suppress(InvalidRequest):  # no private character is left: nothing can be looked for
+            with contextlib.suppress(InvalidRequest):  # no private character or no time is left to look for them
                 frontiers = cache_frontiers(rendering, encoded, variables, wanted)
         return self._prepared(encoded.tokens, mode, frontiers)
 

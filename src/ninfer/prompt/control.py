@@ -82,9 +82,15 @@ class SafeRendering:
         return self._stand_ins.restore(rendered)
 
     def again(self, spell: Spell, variables: Mapping[str, Variables] | None = None) -> str | None:
-        """The whole rendering with other spellings or variables; None where the template refuses them."""
+        """The whole rendering with other spellings or variables; None where the template refuses them.
+
+        Raises:
+            RenderingStopped: a bound was reached.
+        """
         try:
             return self._finish(self._render(spell, variables), spell)
+        except RenderingStopped:
+            raise
         except InvalidRequest:
             return None
 

@@ -7,11 +7,12 @@ Invariant: no text of the template is compiled or rendered in this process.
 """
 
 import contextlib
+import logging
 import weakref
 from collections import deque
 from collections.abc import Mapping
 
-from ninfer.conversation import InternalError, InvalidRequest
+from ninfer.conversation import EngineUnavailable, InvalidRequest
 from ninfer.prompt.bounds import MAX_RENDER_S, RenderBounds
 from ninfer.prompt.template import (
     REFUSAL_CODE,
@@ -23,6 +24,8 @@ from ninfer.prompt.template import (
 )
 from ninfer.sandbox.frames import Answer, Kind
 from ninfer.sandbox.process import MEMORY_BYTES, Ended, RenderingProcess, TookTooLong
+
+log = logging.getLogger(__name__)
 
 MAX_SOURCE_CHARS = 4 << 20
 """The longest published templates have a few ten thousand."""
@@ -81,22 +84,25 @@ class ForeignTemplate:
         """The text for `variables`; see `Template.render`.
 
         Raises:
-            InternalError: the process that renders has ended by itself; the next rendering gets a new one.
+            EngineUnavailable: the process that renders has ended by itself; the next rendering gets a new one.
         """
         bounds = bounds or RenderBounds()
         try:
             answer = self._answer(variables, bounds)
         except TookTooLong as error:
+            log.warning("chat template: a rendering was ended: it takes longer than %g s", bounds.seconds)
             raise too_slow(bounds) from error
         except (Ended, OSError) as error:
             bounds.cancellation.check()
-            raise InternalError(refusal(str(error))) from error
+            log.warning("chat template: a rendering has failed: %s", error)
+            raise EngineUnavailable(refusal(f"{error}; the next one is rendered by another")) from error
         match answer.kind:
             case Kind.DONE:
                 return answer.text
             case Kind.TOO_LONG:
                 raise too_long(bounds)
             case Kind.NO_MEMORY:
+                log.warning("chat template: a rendering was ended: %s", _MEMORY)
                 raise RenderingStopped(refusal(_MEMORY), code=REFUSAL_CODE)
             case Kind.REFUSED | Kind.BAD_SOURCE:
                 raise InvalidRequest(refusal(answer.text), code=REFUSAL_CODE)

@@ -52,7 +52,7 @@ def cache_frontiers(
     """The frontiers of a conversation that was rendered from `variables`.
 
     Raises:
-        InvalidRequest: code invalid_prompt; the texts leave no private character.
+        InvalidRequest: code invalid_prompt; the texts leave no private character, or a bound of renderings was reached.
     """
     turn_start = rendering.first_control(wanted.opener) if wanted.opener else None
     leads = wanted.leads and turn_start is not None

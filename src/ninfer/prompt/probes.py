@@ -6,7 +6,7 @@ short. A template that reaches a bound with a conversation of a few words is no 
 
 from collections.abc import Mapping
 
-from ninfer.conversation import InternalError, InvalidRequest
+from ninfer.conversation import EngineUnavailable, InvalidRequest
 from ninfer.prompt.bounds import MAX_RENDER_S, RenderBounds
 from ninfer.prompt.template import BadTemplate, RenderingStopped, Template
 
@@ -33,7 +33,7 @@ class Probes:
         """
         try:
             return self._template.render(variables, self._bounds)
-        except (RenderingStopped, InternalError) as error:
+        except (RenderingStopped, EngineUnavailable) as error:
             raise BadTemplate(f"chat template: a conversation of a few words: {error.message}") from error
 
 
