@@ -18,7 +18,10 @@ VARIANTS = [variant for source in SOURCES if (variant := maintained_variant(Chat
 VOCABULARIES = [tiny.tokenizer(), tiny.tokenizer(("<|im_start|>", "<|im_end|>"))]
 BUILDERS = [(words, variant, PromptBuilder(words, variant)) for words in VOCABULARIES for variant in VARIANTS]
 
-texts = st.text(st.sampled_from("ab \n<>|") | st.characters(exclude_categories=["Cs"]), max_size=8)
+few = st.text(st.sampled_from("ab \n<>|") | st.characters(exclude_categories=["Cs"]), max_size=8)
+# Accents that are normalised into their letter, and control tokens: the most characters that a token can have.
+many = st.builds(str.__mul__, few | st.sampled_from(["α\u0313\u0300\u0345", "thinking", "    "]), st.integers(1, 90))
+texts = few | many
 calls = st.builds(
     ToolCall,
     id=st.just("c"),
@@ -77,8 +80,9 @@ class Unrendered:
         [Turn(role="user"), Turn(role="assistant", parts=CALLS), Turn(role="user")],
         [Turn(role="user")] * 2 * MANY,
         [Turn(role="assistant", parts=CALLS[:2]), *[Turn(role="tool", call_id="c0")] * 2] * (MANY // 2),
+        [Turn(role="user", parts=(Text("in"),) * 4_000_000)],
     ],
-    ids=["calls", "messages", "calls and results"],
+    ids=["calls", "messages", "calls and results", "text"],
 )
 def test_what_no_context_holds_is_not_rendered(turns: list[Turn]) -> None:
     template = Unrendered()

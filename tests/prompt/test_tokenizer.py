@@ -209,6 +209,21 @@ def test_what_is_told_to_exceed_does_and_what_fits_is_not(text: str) -> None:
         assert (least > few) == (len(text.encode()) > 2 * few)
 
 
+@pytest.mark.parametrize(
+    ("normalizer", "chars"),
+    [
+        (None, 4 * 16),  # "</tool_response>" is the longest
+        ({"type": "NFC"}, 4 * 16),
+        ({"type": "NFD"}, 4 * 16),
+        ({"type": "Sequence", "normalizers": []}, None),
+        ({"type": "Replace", "pattern": {"String": "a"}, "content": ""}, None),
+    ],
+)
+def test_what_one_token_may_stand_for(normalizer: object, chars: int | None) -> None:
+    tokenizer = load(tiny.tokenizer_json(normalizer=normalizer))
+    assert tokenizer.longest_token_chars == chars
+
+
 def test_many_short_texts_are_looked_at_together() -> None:
     texts_ = ["in"] * LONG
     assert TINY.least_tokens(texts_, LONG) <= LONG

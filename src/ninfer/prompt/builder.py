@@ -25,9 +25,6 @@ from ninfer.prompt.tokenizer import Tokenizer
 from ninfer.prompt.tokenizer_files import TOKEN_ROLES
 from ninfer.prompt.traits import THINK_CLOSE, THINK_OPEN, EffortLevels, TemplateTraits
 
-NORMALIZED_CHARS = 4
-"""Most characters that a normaliser makes one of: a letter and its three accents."""
-
 _NOT_THINKING = f"{THINK_OPEN}\n\n{THINK_CLOSE}\n\n"
 
 _OPTIONS = ("enable_thinking", "preserve_thinking", "reasoning_effort")
@@ -140,7 +137,8 @@ class PromptBuilder:
 
     def _bounds(self, most_tokens: int, cancellation: Cancellation) -> RenderBounds:
         """Bounds of a prompt's renderings: no longer than `most_tokens` can be."""
-        chars = most_tokens * self._tokenizer.longest_token_bytes * NORMALIZED_CHARS
+        chars_of_token = self._tokenizer.longest_token_chars
+        chars = MAX_RENDERED_CHARS if chars_of_token is None else most_tokens * chars_of_token
         return RenderBounds(chars=min(chars, MAX_RENDERED_CHARS), cancellation=cancellation)
 
     def _variables(self, messages: Messages, mode: Mode, request: GenerationRequest) -> dict[str, Variables]:

@@ -19,6 +19,9 @@ import tokenizers
 from ninfer.prompt.tokenizer_files import BadTokenizer, TokenizerFiles
 
 SLICE_CHARS = 1 << 16
+NORMALIZED_CHARS = 4
+"""Most characters that a normaliser makes one of: a letter and its three accents."""
+
 BORDER_TOKENS = 64
 """Far more than a text that is cut in two can have beyond what it has whole: the words across the border are few."""
 
@@ -76,8 +79,9 @@ class Tokenizer:
         self.control_pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         """Finds control tokens spelled in a text."""
         self.control_parts = ControlParts.of(self.control_tokens)
-        self.longest_token_bytes = max(map(len, files.token_bytes), default=1)
-        """No text has fewer tokens than its bytes divided by this."""
+        composes = _normalizer(files.base) in (None, "NFC", "NFD")
+        self.longest_token_chars = max(map(len, files.token_bytes), default=1) * NORMALIZED_CHARS if composes else None
+        """No text has fewer tokens than its characters divided by this; None where texts may be normalised to less."""
 
     @classmethod
     def from_files(
@@ -183,6 +187,12 @@ class Tokenizer:
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of `tokens`, control tokens spelled out, U+FFFD for bytes that are no UTF-8."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
+
+
+def _normalizer(base: Mapping[str, object]) -> object:
+    """The kind of the vocabulary's normaliser, None for none."""
+    normalizer = base.get("normalizer")
+    return normalizer.get("type") if isinstance(normalizer, dict) else normalizer
 
 
 def _slices(texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
