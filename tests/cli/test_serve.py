@@ -93,9 +93,10 @@ def test_a_server_from_start_to_stop(golden_chat_artifact: Path, tmp_path: Path)
 
         running = raw_stream(process, "[[slow:60000]] [[say:x]]")
         queued = raw_stream(process, "[[slow:60000]] [[say:y]]")
-        waiting = raw_stream(process, "[[slow:60000]] [[say:z]]")
         for wire in (running, queued):
             assert wire.recv(15) == b"HTTP/1.1 200 \r\n"
+        # Sent when the others have their headers: its own would leave five seconds from now.
+        waiting = raw_stream(process, "[[slow:60000]] [[say:z]]")
         begin = time.monotonic()
         status, errors = process.end(signal.SIGTERM)
         assert status == 0
