@@ -10,23 +10,23 @@ from uuid import uuid4
 
 import attrs
 
-from ninfer.conversation import (
-    Event,
-    Finished,
-    FinishReason,
-    GenerationRequest,
-    RequestError,
-    TextDelta,
-    Turn,
-)
-from ninfer.conversation import Text as TextPart
+from ninfer.conversation import Event, Finished, FinishReason, GenerationRequest, RequestError, Text, TextDelta, Turn
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
-from ninfer.protocols.plugin import Call, ProtocolHost, Route, WireError
+from ninfer.protocols.plugin import Call, JSONValue, ProtocolHost, Route, WireError
+from ninfer.protocols.refusal import Refusals, empty, never, one_of, refuse_fields
 from ninfer.protocols.sampler_members import SamplerMembers
 from ninfer.protocols.sse import DONE, data_frame
-from ninfer.protocols.structure import Integer, structure
+from ninfer.protocols.structure import Array, Integer, String, structure
 
 LIMITS = (FinishReason.OUTPUT_LIMIT, FinishReason.CONTEXT_LIMIT)
+REFUSED: Refusals = {
+    # member -> what asks for nothing, and the guarantee that is not given
+    **dict.fromkeys(("n", "best_of"), (one_of(1), "one completion is made for a request")),
+    "echo": (one_of(False), "the prompt is not part of the answer"),
+    "suffix": (one_of(""), "text is continued, not inserted"),
+    "logprobs": (never, "log probabilities are not computed"),
+    "logit_bias": (empty, "logits are not biased"),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -36,38 +36,41 @@ class Body(SamplerMembers):
     model: str
     prompt: str
     max_tokens: Annotated[int, Integer(low=0)] = 16
+    stop: Annotated[str | tuple[Annotated[str, String(non_empty=True)], ...], Array(most=4, or_string=True)] = ()
     stream: bool = False
+
+
+def decode(body: JSONValue) -> Body:
+    """What `body` asks for; raises what it refuses."""
+    if isinstance(body, dict):
+        refuse_fields(body, REFUSED)
+    return structure(body, Body)
 
 
 @attrs.frozen
 class LegacyCompletions:
-    """The protocol."""
-
     host: ProtocolHost
 
     name = "legacy_completions"
     request_id_header = "x-request-id"
 
     def routes(self) -> Sequence[Route]:
-        """One route."""
         return (Route("POST", "/v1/completions", self.create, summary="Complete one prompt.", body=Body),)
 
     def error(self, error: RequestError, request_id: str) -> WireError:
-        """OpenAI's envelope."""
         return openai_error(error)
 
     def stream_error(self, error: RequestError, request_id: str) -> bytes:
-        """The same envelope as the last event."""
         return openai_stream_error(error)
 
     async def create(self, call: Call) -> None:
-        """Complete one prompt."""
-        body = await call.decoded(lambda body: structure(body, Body))
+        body = await call.decoded(decode, texts=("prompt",))
         self.host.check_model(body.model)
         request = GenerationRequest(
-            turns=(Turn(role="user", parts=(TextPart(body.prompt),)),),
+            turns=(Turn(role="user", parts=(Text(body.prompt),)),),
             sampling=body.sampling(),
             max_output_tokens=body.max_tokens,
+            stop=tuple(filter(None, (body.stop,) if isinstance(body.stop, str) else body.stop)),
         )
         head = {"id": f"cmpl-{uuid4().hex}", "object": "text_completion", "created": int(time.time())}
         head["model"] = self.host.model.id

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 import httpx
 import openai
@@ -12,20 +13,30 @@ import trio
 from ninfer.protocols.plugin import ENTRY_POINT_GROUP
 from ninfer.protocols.registry import RouteConflict, load_protocols
 from ninfer.testing import CARD, FakeHost, running_server, script
-from tests.examples.installing import EXAMPLES, install, on_the_path
+from tests.examples.installing import EXAMPLES, install, on_the_path, run_own_tests
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EntryPoint]]:
-    """The example in a folder of its own on the path; its entry point and Chat's."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example in it."""
     target = tmp_path_factory.mktemp("site")
     install("ninfer_completions", target)
-    with on_the_path("ninfer_completions", target) as found:
+    return target
+
+
+@pytest.fixture(scope="module")
+def installed(site: Path) -> Iterator[list[EntryPoint]]:
+    """The example's entry point and Chat's."""
+    with on_the_path("ninfer_completions", site) as found:
         yield [*entry_points(group=ENTRY_POINT_GROUP, name="openai_chat"), *found]
 
 
 def test_it_is_small() -> None:
     assert len((EXAMPLES / "ninfer_completions/ninfer_completions.py").read_text().splitlines()) < 100
+
+
+def test_its_own_tests_pass(site: Path, tmp_path: Path) -> None:
+    run_own_tests("ninfer_completions", site, tmp_path, "test_completions.py")
 
 
 async def test_it_answers_on_its_own_path_beside_chat(installed: list[EntryPoint]) -> None:

@@ -1,8 +1,5 @@
 """Ollama's protocol, installed as a distribution of its own: its own tests, and its place beside ours."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -12,7 +9,7 @@ import pytest
 from ninfer.protocols.plugin import ENTRY_POINT_GROUP
 from ninfer.protocols.registry import load_protocols
 from ninfer.testing import CARD, FakeHost, asgi_call, create_app, json_lines, post_json
-from tests.examples.installing import EXAMPLES, install, on_the_path
+from tests.examples.installing import EXAMPLES, install, on_the_path, run_own_tests
 
 NAME = "ninfer_ollama"
 LINES = 237
@@ -39,19 +36,8 @@ def test_its_lines_are_counted() -> None:
 
 
 def test_its_own_tests_pass(site: Path, tmp_path: Path) -> None:
-    """In a process and a folder where nothing of this repository's tests can be imported; without the real client."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\n")
-    tests = EXAMPLES / NAME / "tests"
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "-c", "pytest.ini", str(tests / "test_ollama.py")],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(EXAMPLES.parent / "src")])},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Without the real client, which is asked in tests/examples/test_fresh.py."""
+    run_own_tests(NAME, site, tmp_path, "test_ollama.py")
 
 
 async def test_it_is_served_beside_the_others(installed: list[EntryPoint]) -> None:
