@@ -97,6 +97,8 @@ def test_a_server_from_start_to_stop(golden_chat_artifact: Path, tmp_path: Path)
             assert wire.recv(15) == b"HTTP/1.1 200 \r\n"
         # Sent when the others have their headers: its own would leave five seconds from now.
         waiting = raw_stream(process, "[[slow:60000]] [[say:z]]")
+        with urllib.request.urlopen(process.base_url + "/health", timeout=10):
+            pass  # accepted after it: so it was, too
         begin = time.monotonic()
         status, errors = process.end(signal.SIGTERM)
         assert status == 0
