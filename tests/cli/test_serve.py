@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from typing import IO, Any
 import attrs
 import pytest
 
+SOFT_DESCRIPTORS = 256
+"""What a process begins with here: less than the usual limit, and enough for a start."""
 READY = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO ready: (http://\S+) serves (.+)$")
 
 
@@ -52,7 +55,9 @@ def served(artifact: Path | None, cache: Path, *arguments: str) -> Iterator[Proc
     named = [] if artifact is None else [str(artifact)]
     command = [sys.executable, "-m", "ninfer", "serve", *named, "--port", "0", "--cache-dir", str(cache)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=environment) as child:
+    few_descriptors = ["sh", "-c", f'ulimit -Sn {SOFT_DESCRIPTORS}; exec "$@"', "sh"]
+    command = [*few_descriptors, *command, *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as child:
         try:
             assert child.stderr is not None
             seen = []
@@ -83,6 +88,8 @@ def test_a_server_from_start_to_stop(golden_chat_artifact: Path, tmp_path: Path)
     arguments = ("--engine", "scripted", "--max-context", "2048", "--max-concurrency", "2", "--model-id", "tiny model")
     with served(golden_chat_artifact, tmp_path, *arguments) as process:
         assert process.model == "tiny model"
+        descriptors, _ = resource.prlimit(process.child.pid, resource.RLIMIT_NOFILE)
+        assert descriptors > SOFT_DESCRIPTORS
         with urllib.request.urlopen(process.base_url + "/health", timeout=10) as answer:
             assert json.load(answer) == {"status": "ok"}
         assert process.chat("[[say:hello]]")["choices"][0]["message"]["content"] == "hello"

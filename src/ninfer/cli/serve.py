@@ -51,8 +51,9 @@ def serve(
     # Imported here, so that `--help` and bad usage answer at once.
     from ninfer.cli.assembly import open_house
     from ninfer.cli.running import run_house
-    from ninfer.server.sockets import open_listener
+    from ninfer.server.sockets import open_listener, raise_descriptor_limit
 
+    raise_descriptor_limit()
     try:
         listener = open_listener(network.host, network.port)
     except OSError as error:

@@ -61,7 +61,7 @@ def create_app(
     mounted = [(one, route) for one in protocols for route in routes_of(one)]
     app = QuartTrio("ninfer", static_folder=None)
     app.request_class = BodyRequest
-    app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes))
+    app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes), running.stopping)
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
     app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business

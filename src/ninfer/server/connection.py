@@ -5,13 +5,13 @@ part of a complete answer is still being sent: with `Connection: close` the conn
 message counts only while the answer is incomplete. The nursery is made known to the view through the ASGI scope.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import ClassVar, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import trio
-from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, HTTPResponseBodyEvent
 from quart.wrappers import Request
 from quart_trio.asgi import TrioASGIHTTPConnection
 
@@ -19,6 +19,8 @@ from ninfer.conversation import InvalidRequest, Overloaded, RequestError
 from ninfer.server.body_room import BodyRoom
 
 DRAIN_S = 5.0
+PIECE_BYTES = 1 << 16
+"""Of an answer, written at once."""
 BODY_SILENCE_S = 75
 """A body may come slowly, but not never: what has come of it takes memory that others wait for."""
 _NURSERY = "ninfer.nursery"
@@ -63,12 +65,13 @@ def _path(target: str) -> str:
 class Connection(TrioASGIHTTPConnection):
     """One request: reads the body, runs the view, sends the answer."""
 
-    room: ClassVar[BodyRoom] = BodyRoom()
+    room: ClassVar[BodyRoom]
+    stopping: ClassVar[trio.Event]
 
     @classmethod
-    def within(cls, room: BodyRoom) -> "type[Connection]":
-        """Connections of one application, whose bodies share `room`."""
-        return type("Connection", (cls,), {"room": room})
+    def within(cls, room: BodyRoom, stopping: trio.Event) -> "type[Connection]":
+        """Connections of one application, whose bodies share `room`; when it is `stopping` no body is waited for."""
+        return type("Connection", (cls,), {"room": room, "stopping": stopping})
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer the request."""
@@ -83,8 +86,11 @@ class Connection(TrioASGIHTTPConnection):
         async def watched_send(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.start":
                 await self._let_body_end()
-            elif event["type"] == "http.response.body" and not event.get("more_body", False):
-                self._complete = True
+            elif event["type"] == "http.response.body":
+                for piece in _pieces(event):
+                    self._complete = not piece["more_body"]
+                    await send(piece)
+                return
             await send(event)
 
         request = self._create_request_from_scope(watched_send)
@@ -142,9 +148,27 @@ class Connection(TrioASGIHTTPConnection):
     async def _let_body_end(self) -> None:
         """Read what is left of the body before an answer that did not need it (413, 404), and drop it.
 
-        The connection is closed after such an answer, and closing one with unread bytes resets it: the client, still
-        sending, would never see the answer. A client that sends on for longer has to bear that.
+        An answer before the end of its body is the last of its connection, and many a client reads none before it has
+        sent everything. One that goes on for longer is answered while it sends.
         """
         self._answering = True
+        if self._body_ended.is_set():
+            return
         with trio.move_on_after(DRAIN_S):
-            await self._body_ended.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_end, nursery, self._body_ended)
+                nursery.start_soon(_end, nursery, self.stopping)
+
+
+async def _end(nursery: trio.Nursery, event: trio.Event) -> None:
+    await event.wait()
+    nursery.cancel_scope.cancel()
+
+
+def _pieces(event: HTTPResponseBodyEvent) -> Iterator[HTTPResponseBodyEvent]:
+    """The event cut into writes that a client can be judged by."""
+    body = event.get("body", b"")
+    end = max(len(body), 1)
+    for at in range(0, end, PIECE_BYTES):
+        more = event.get("more_body", False) or at + PIECE_BYTES < end
+        yield {"type": "http.response.body", "body": body[at : at + PIECE_BYTES], "more_body": more}

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol as Interface
 
+import trio
+
 
 class Stoppable(Interface):
     """Something that can be told to end."""
@@ -18,7 +20,8 @@ class RunningCalls:
 
     def __init__(self) -> None:
         self._calls: set[Stoppable] = set()
-        self.stopping = False
+        self.stopping = trio.Event()
+        """Set when every call is to end."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -28,7 +31,7 @@ class RunningCalls:
         """Keep `call` among the running ones for the length of the block; one that comes too late is stopped."""
         self._calls.add(call)
         try:
-            if self.stopping:
+            if self.stopping.is_set():
                 call.stop()
             yield
         finally:
@@ -36,6 +39,6 @@ class RunningCalls:
 
     def stop(self) -> None:
         """End every call, now and from now on. Idempotent."""
-        self.stopping = True
+        self.stopping.set()
         for call in tuple(self._calls):
             call.stop()

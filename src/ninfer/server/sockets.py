@@ -4,6 +4,7 @@ The web server has no hook on accepted sockets. TCP keepalive finds dead peers o
 TCP_USER_TIMEOUT bounds every write: a peer that stops reading is cut once all buffers have been full for 15 s.
 """
 
+import resource
 import socket
 
 KEEPALIVE_IDLE_S = 5
@@ -12,6 +13,11 @@ KEEPALIVE_PROBES = 3
 USER_TIMEOUT_MS = 15_000
 BACKLOG = 1024
 """Connections that may wait to be accepted; what comes beyond tries again after a second."""
+DESCRIPTORS = 1 << 16
+OWN_DESCRIPTORS = 256
+"""What the process has open besides its connections, at most."""
+MOST_CONNECTIONS = 2048
+"""What more of them would take, tens of kilobytes each, serves nobody here."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -50,3 +56,19 @@ def listener_url(listener: socket.socket) -> str:
     """The base URL under which a listener of `open_listener` answers."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def raise_descriptor_limit() -> None:
+    """Let the process have as many descriptors as it may: the usual soft limit of 1,024 is for programs of old."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def most_connections() -> int:
+    """How many connections the descriptors of this process are enough for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(1, min(MOST_CONNECTIONS, soft - OWN_DESCRIPTORS))

@@ -13,8 +13,9 @@ import trio
 from ninfer.protocols.plugin import Protocol
 from ninfer.protocols.registry import load_protocols
 from ninfer.server.app import create_app
+from ninfer.server.open_connections import OpenConnections
 from ninfer.server.running import RunningCalls
-from ninfer.server.serving import OpenConnections, Stop, serve
+from ninfer.server.serving import Stop, serve
 from ninfer.server.settings import ServerSettings
 from ninfer.server.sockets import listener_url, open_listener
 from ninfer.service.host import ServiceHost
@@ -44,6 +45,7 @@ async def running_server(
     *,
     settings: ServerSettings | None = None,
     address: str = "127.0.0.1",
+    connections: OpenConnections | None = None,
 ) -> AsyncIterator[RunningServer]:
     """Serve `protocols` (None: all that are installed) on a port of `address` that the system chooses."""
     settings = settings or ServerSettings(grace_s=1.0)
@@ -51,7 +53,7 @@ async def running_server(
     app = create_app(host, load_protocols(host) if protocols is None else protocols, settings=settings, running=running)
     listener = open_listener(address, 0)
     stop = Stop(running.stop)
-    connections = OpenConnections()
+    connections = OpenConnections() if connections is None else connections
     server = RunningServer(base_url=listener_url(listener), connections=connections, running=running, stop=stop)
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(serve, app, [listener], stop, grace_s=settings.grace_s, connections=connections))
