@@ -2,16 +2,27 @@
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 import trio
 import trio.testing
 
-from ninfer.conversation import InternalError, InvalidRequest, Overloaded, QueueTimeout, RequestError
+from ninfer.conversation import (
+    Event,
+    GenerationRequest,
+    InternalError,
+    InvalidRequest,
+    Overloaded,
+    QueueTimeout,
+    RequestError,
+)
+from ninfer.protocols.anthropic_messages import AnthropicMessages
 from ninfer.protocols.openai_chat import OpenAIChat
 from ninfer.protocols.openai_errors import openai_error, openai_stream_error
+from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.protocols.plugin import Call, Route, WireError
 from ninfer.server.app import create_app
 from ninfer.server.running import RunningCalls
@@ -273,3 +284,66 @@ async def test_a_call_after_the_stop_is_refused() -> None:
 
 async def _call_into(app: object, body: object, answer: ASGIAnswer) -> None:
     await asgi_call(app, "POST", CHAT, json.dumps(body).encode(), answer=answer)
+
+
+# A client that leaves while its request is refused
+
+
+class RefusingHost(FakeHost):
+    """Refuses a request at the moment at which its client leaves."""
+
+    @asynccontextmanager
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[Event]]:
+        self.requests.append(request)
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            raise Overloaded("no place") from None
+        async with super().generate(request) as events:
+            yield events
+
+
+async def beside_another_task(call: Call) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        async with RefusingHost().generate(GenerationRequest(turns=())):
+            pass
+
+
+@pytest.mark.contract("HTTP-016")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, BODY),
+        ("/v1/responses", {"model": CARD.id, "input": "Hi"}),
+        ("/v1/messages", {**BODY, "max_tokens": 5}),
+        ("/v1/things/a", {}),
+    ],
+)
+async def test_a_refusal_that_nobody_waits_for_is_no_fault(
+    path: str, body: dict[str, object], stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = RefusingHost()
+    protocols = [OpenAIChat(host), OpenAIResponses(host), AnthropicMessages(host), OneHandler(beside_another_task)]
+    app = create_app(host, protocols)
+    with trio.move_on_after(0.05) as client:
+        await asgi_call(app, "POST", path, json.dumps({**body, "stream": stream}).encode())
+    assert client.cancelled_caught
+    assert not caplog.records
+
+
+async def test_a_fault_that_nobody_waits_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks(call: Call) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ZeroDivisionError
+
+    with trio.move_on_after(0.05) as client:
+        await handled(breaks)
+    assert client.cancelled_caught
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "the protocol one failed" in record.message

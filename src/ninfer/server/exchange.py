@@ -148,6 +148,12 @@ class Exchange:
                 await handler(self)
             except (Exception, SystemExit) as raised:
                 error = self._judged(raised)
+            except BaseExceptionGroup as group:  # a nursery of the handler's, cancelled while something failed in it
+                cancelled, failed = group.split(trio.Cancelled)
+                if failed is not None:
+                    error = self._judged(failed)
+                if cancelled is not None:
+                    raise cancelled from None
         if self._stopped and self._scope.cancelled_caught:
             error = EngineUnavailable("the server is stopping")
         elif error is None and self._reply is None and not self.head_sent:
