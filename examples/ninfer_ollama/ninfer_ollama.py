@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from ninfer import conversation as ir
+from ninfer.protocols.call_results import ResultMatching
 from ninfer.protocols.function_tools import read_functions
 from ninfer.protocols.openai_errors import openai_error
 from ninfer.protocols.plugin import NDJSON, Call, JSONValue, ProtocolHost, Route, WireError
@@ -108,23 +109,31 @@ def decode(body: JSONValue) -> tuple[ChatBody, ir.GenerationRequest]:
 
 
 def turns_of(messages: Sequence[Message]) -> Iterator[ir.Turn]:
-    """The turns, one for one. Most clients know no ids of calls: a result answers the first open call of its name."""
-    open_calls: list[ir.ToolCall] = []
+    """The turns. Most clients know no ids of calls: a result answers the first call of its name that waits for one."""
+    matching = ResultMatching(may_lead=True)
+    waiting: list[ir.ToolCall] = []
     for at, message in enumerate(messages):
         if message.images:
             raise needs_vision(f"messages[{at}].images", "image")
-        calls = [
+        text = [ir.Text(message.content)] if message.content else []
+        if message.role == "tool":
+            fits = (call.id for call in waiting if message.tool_name in (None, call.name))
+            call_id = message.tool_call_id or next(fits, None)
+            waiting = [call for call in waiting if call.id != call_id]
+            matching.result(ir.Turn(role="tool", parts=tuple(text), call_id=call_id), f"messages[{at}]")
+            continue
+        yield from matching.end()
+        if message.role != "system":
+            matching.speak()
+        waiting = [
             ir.ToolCall(id=call.id or f"call_{at}_{n}", name=call.function.name, arguments=call.function.arguments)
             for n, call in enumerate(message.tool_calls)
         ]
-        open_calls += calls
-        call_id = message.tool_call_id
-        if message.role == "tool" and call_id is None:
-            call_id = next((call.id for call in open_calls if message.tool_name in (None, call.name)), None)
-        open_calls = [call for call in open_calls if call.id != call_id]
+        for n, call in enumerate(waiting):
+            matching.call(call.id, f"messages[{at}].tool_calls[{n}]")
         thought = [] if message.thinking is None else [ir.Reasoning(message.thinking)]
-        text = [ir.Text(message.content)] if message.content else []
-        yield ir.Turn(role=message.role, parts=(*thought, *text, *calls), call_id=call_id)
+        yield ir.Turn(role=message.role, parts=(*thought, *text, *waiting))
+    yield from matching.end()
 
 
 async def pieces(events: AsyncIterator[ir.Event], begin_s: float) -> AsyncIterator[dict[str, Any]]:

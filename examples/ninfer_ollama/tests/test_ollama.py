@@ -229,6 +229,27 @@ async def test_results_find_their_calls_without_ids() -> None:
     assert [(turn.call_id, turn.text) for turn in found[2:]] == [(ids[0], "0"), (ids[1], "1"), (ids[2], "2")]
 
 
+async def test_results_come_in_the_order_of_their_calls() -> None:
+    results = [{"role": "tool", "content": name, "tool_name": name} for name in ("g", "f")]
+    found = await turns(*HELLO, called("f", "g"), *results)
+    assert [turn.text for turn in found[2:]] == ["f", "g"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([called("f")], "messages[1].tool_calls[0]: the call \"call_1_0\" has no result right behind its turn"),
+        ([called("f"), HELLO[0]], "messages[1].tool_calls[0]: the call \"call_1_0\" has no result"),
+        ([{"role": "tool", "content": "r"}], "messages[1]: \"\" is no call of the assistant's turn before"),
+        ([called("f"), {"role": "tool", "tool_name": "g"}], "messages[2]: \"\" is no call of the assistant's turn"),
+    ],
+)  # fmt: skip
+async def test_calls_and_results_that_do_not_belong_together(messages: list[Any], message: str) -> None:
+    answer = await chat(FakeHost(), messages=[*HELLO, *messages])
+    assert answer.status == 400
+    assert answer.json()["error"].startswith(message)
+
+
 async def test_ids_that_are_given_are_kept() -> None:
     result = {"role": "tool", "content": "r", "tool_call_id": "call_9"}
     found = await turns(*HELLO, called("f", id="call_9"), result)
@@ -244,8 +265,8 @@ async def test_half_a_character_of_a_client_that_cuts_strings_is_mended() -> Non
         "thinking": "\ud83d",
         "tool_calls": [{"function": {"name": "f", "arguments": {"a": "\ud83d"}}}],
     }
-    assert (await chat(host, messages=cut)).status == 200
-    asked, answered = host.requests[0].turns
+    assert (await chat(host, messages=[*cut, {"role": "tool", "content": "r"}])).status == 200
+    asked, answered, _ = host.requests[0].turns
     assert (asked.text, answered.reasoning, answered.calls[0].arguments) == ("a\ufffd", "\ufffd", {"a": "\ufffd"})
 
 
