@@ -78,7 +78,7 @@ def test_first_renderings_share_one_clock() -> None:
     "source", ["{% if %}", "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "x" * (MAX_SOURCE_CHARS + 1)]
 )
 def test_what_does_not_compile_is_told_in_one_line(source: str) -> None:
-    with pytest.raises(BadTemplate, match="chat template, ") as caught:
+    with pytest.raises(BadTemplate, match=r"line 1|RecursionError|characters; at most") as caught:
         ForeignTemplate(source)
     assert "\n" not in str(caught.value)
 

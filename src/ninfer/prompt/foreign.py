@@ -90,7 +90,6 @@ class ForeignTemplate:
         try:
             answer = self._answer(variables, bounds)
         except TookTooLong as error:
-            log.warning("chat template: a rendering was ended: it takes longer than %g s", bounds.seconds)
             raise too_slow(bounds) from error
         except (Ended, OSError) as error:
             bounds.cancellation.check()
@@ -102,7 +101,6 @@ class ForeignTemplate:
             case Kind.TOO_LONG:
                 raise too_long(bounds)
             case Kind.NO_MEMORY:
-                log.warning("chat template: a rendering was ended: %s", _MEMORY)
                 raise RenderingStopped(refusal(_MEMORY), code=REFUSAL_CODE)
             case Kind.REFUSED | Kind.BAD_SOURCE:
                 raise InvalidRequest(refusal(answer.text), code=REFUSAL_CODE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ninfer.conversation import EngineUnavailable, InvalidRequest
 from ninfer.prompt.bounds import MAX_RENDER_S, RenderBounds
-from ninfer.prompt.template import BadTemplate, RenderingStopped, Template
+from ninfer.prompt.template import RenderingStopped, Template, bad_template, reason
 
 MAX_PROBE_CHARS = 1 << 18
 """Official templates write some thousand characters around a probe, most of them about tools."""
@@ -34,7 +34,7 @@ class Probes:
         try:
             return self._template.render(variables, self._bounds)
         except (RenderingStopped, EngineUnavailable) as error:
-            raise BadTemplate(f"chat template: a conversation of a few words: {error.message}") from error
+            raise bad_template(f"a conversation of a few words: {reason(error)}") from error
 
 
 def check_renders(template: Template, named_tokens: Mapping[str, str]) -> None:
@@ -52,8 +52,8 @@ def check_renders(template: Template, named_tokens: Mapping[str, str]) -> None:
             if MARK in probes.render(variables):
                 return
         except InvalidRequest as error:
-            refused = refused or error.message
-    raise BadTemplate(
+            refused = refused or reason(error)
+    raise bad_template(
         f"the template renders not even a chat of one message: {refused}"
         if refused
         else "the text of a user's message is not in what the template renders: the model would never see it"

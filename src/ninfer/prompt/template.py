@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ninfer.conversation import InvalidRequest
+from ninfer.conversation import InvalidRequest, RequestError
 from ninfer.prompt.bounds import RenderBounds
 from ninfer.sandbox.environment import BadSource, Compiled, Refused, to_json
 
@@ -129,9 +129,17 @@ class ChatTemplate:
 REFUSAL_CODE = "invalid_prompt"
 
 
+_REFUSED = "The chat template cannot render this conversation: "
+
+
 def refusal(reason: str) -> str:
     """The message of a conversation that a template does not render."""
-    return f"The chat template cannot render this conversation: {reason}"
+    return f"{_REFUSED}{reason}"
+
+
+def reason(error: RequestError) -> str:
+    """What was given to `refusal`."""
+    return error.message.removeprefix(_REFUSED)
 
 
 def too_long(bounds: RenderBounds) -> RenderingTooLong:
@@ -146,4 +154,4 @@ def too_slow(bounds: RenderBounds) -> RenderingStopped:
 
 def bad_template(reason: str) -> BadTemplate:
     """The error of a template that is none, in one line."""
-    return BadTemplate(f"chat template, {' '.join(reason.split())}")
+    return BadTemplate(" ".join(reason.split()))
