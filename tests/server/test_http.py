@@ -399,9 +399,9 @@ async def test_a_client_that_never_reads_does_not_hold_the_stop() -> None:
     async with running_server(host, settings=ServerSettings(grace_s=0.3)) as server:
         with socket.create_connection(server.address) as wire:
             wire.sendall(request_bytes(json.dumps({**BODY, "stream": True}).encode()))
-            await until(lambda: host.open_generations == 1)
+            await until(lambda: host.left == 1)
             await trio.testing.wait_all_tasks_blocked(0.2)
-            assert host.open_generations == 1  # the handler waits for room
+            assert (host.left, len(server.connections)) == (1, 1)  # the handler has not waited for the client
             server.stop.ask()
             await until(lambda: len(server.connections) == 0, at_most_s=3)
     assert host.open_generations == 0

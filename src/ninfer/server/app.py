@@ -25,13 +25,14 @@ from ninfer.server import access, guards, models, openapi
 from ninfer.server.answers import response_of
 from ninfer.server.body_reader import BodyReader, BodyRequest, too_large
 from ninfer.server.body_room import BodyRoom
-from ninfer.server.connection import Connection, request_id, request_nursery
+from ninfer.server.connection import Connection, request_id, request_nursery, unread
 from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import CallFacts, Exchange
 from ninfer.server.frames import FrameBody
 from ninfer.server.headers import HeaderMap
 from ninfer.server.running import RunningCalls
 from ninfer.server.settings import ServerSettings
+from ninfer.server.unread import UnreadRoom
 from ninfer.service.host import ServiceHost
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ def create_app(
     mounted = [(one, route) for one in protocols for route in routes_of(one)]
     app = QuartTrio("ninfer", static_folder=None)
     app.request_class = BodyRequest
-    app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes), running.stopping)
+    unread_room = UnreadRoom(all_bytes=settings.unread_bytes, stream_bytes=settings.unread_stream_bytes)
+    app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes), unread_room, running.stopping)
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_bytes
     app.config["BODY_TIMEOUT"] = None  # a large body over a slow line is legitimate; dead peers are TCP's business
@@ -109,7 +111,8 @@ async def _answer_call(
         path_args=path_args,
         query={name: values[-1] for name, values in request.args.lists()},
     )
-    exchange = Exchange(facts, protocol, route.streams, functools.partial(bodies.read, request_ctx.request))
+    read_body = functools.partial(bodies.read, request_ctx.request)
+    exchange = Exchange(facts, protocol, route.streams, read_body, unread(request))
     request_nursery(request).start_soon(_run_call, exchange, route, running)
     silent = await exchange.begin(settings.keep_alive_s)
     if exchange.answer is not None:

@@ -20,6 +20,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
+from ninfer.server.connection import ABORT
 from ninfer.server.http1 import Http1, Turns
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ class ClientConnection(TCPServer):
     ) -> None:
         """Raises OSError where the client has left already."""
         # Its annotation asks for TLS; a plain stream is what it gets from hypercorn's own loop, too.
-        super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]
+        state = ConnectionState({ABORT: stream.socket.close})
+        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]
         self._task_group = TaskGroup()
         self._reading = trio.CancelScope()
         self._lingers_until = -math.inf

@@ -5,6 +5,7 @@ part of a complete answer is still being sent: with `Connection: close` the conn
 message counts only while the answer is incomplete. The nursery is made known to the view through the ASGI scope.
 """
 
+import logging
 from collections.abc import Iterator, MutableMapping
 from typing import ClassVar, cast
 from urllib.parse import urlsplit
@@ -17,15 +18,19 @@ from quart_trio.asgi import TrioASGIHTTPConnection
 
 from ninfer.conversation import InvalidRequest, Overloaded, RequestError
 from ninfer.server.body_room import BodyRoom
+from ninfer.server.unread import READ_BYTES, Unread, UnreadRoom
+
+log = logging.getLogger(__name__)
 
 DRAIN_S = 5.0
-PIECE_BYTES = 1 << 16
-"""Of an answer, written at once."""
 BODY_SILENCE_S = 75
 """A body may come slowly, but not never: what has come of it takes memory that others wait for."""
 _NURSERY = "ninfer.nursery"
 _REQUEST_ID = "ninfer.request_id"
 _DROPPED = "ninfer.dropped_body"
+_UNREAD = "ninfer.unread"
+ABORT = "ninfer.abort"
+"""In the connection's state: ends the connection at once, in the middle of a write too."""
 
 
 def new_request_id() -> str:
@@ -41,6 +46,11 @@ def request_nursery(request: Request) -> trio.Nursery:
 def request_id(request: Request) -> str:
     """The id that this request's answer carries."""
     return cast(str, _extras(request)[_REQUEST_ID])
+
+
+def unread(request: Request) -> Unread:
+    """What of this request's answer is unread."""
+    return cast(Unread, _extras(request)[_UNREAD])
 
 
 def dropped_body(request: Request) -> RequestError | None:
@@ -66,12 +76,13 @@ class Connection(TrioASGIHTTPConnection):
     """One request: reads the body, runs the view, sends the answer."""
 
     room: ClassVar[BodyRoom]
+    unread_room: ClassVar[UnreadRoom]
     stopping: ClassVar[trio.Event]
 
     @classmethod
-    def within(cls, room: BodyRoom, stopping: trio.Event) -> "type[Connection]":
-        """Connections of one application, whose bodies share `room`; when it is `stopping` no body is waited for."""
-        return type("Connection", (cls,), {"room": room, "stopping": stopping})
+    def within(cls, room: BodyRoom, unread_room: UnreadRoom, stopping: trio.Event) -> "type[Connection]":
+        """Connections of one application, which share room; when it is `stopping` no body is waited for."""
+        return type("Connection", (cls,), {"room": room, "unread_room": unread_room, "stopping": stopping})
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer the request."""
@@ -80,27 +91,31 @@ class Connection(TrioASGIHTTPConnection):
         self._body_ended = trio.Event()
         self._held_bytes = 0
         extras = cast(MutableMapping[str, object], self.scope)
-        extras[_REQUEST_ID] = new_request_id()
+        extras[_REQUEST_ID] = self._id = new_request_id()
+        extras[_UNREAD] = self._unread = Unread(self.unread_room, self._cut)
         self.scope["path"] = _path(self.scope["path"])
 
         async def watched_send(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.start":
                 await self._let_body_end()
             elif event["type"] == "http.response.body":
+                self._unread.add(len(event.get("body", b"")))
                 for piece in _pieces(event):
                     self._complete = not piece["more_body"]
                     await send(piece)
+                    self._unread.take(len(piece["body"]))
                 return
             await send(event)
 
         request = self._create_request_from_scope(watched_send)
         try:
             async with trio.open_nursery() as nursery:
-                extras[_NURSERY] = nursery
+                extras[_NURSERY] = self._nursery = nursery
                 nursery.start_soon(self.handle_messages, nursery, request, receive)
                 nursery.start_soon(self.handle_request, nursery, request, watched_send)
         finally:
             self.room.give_back(self._held_bytes)
+            self._unread.clear()
 
     async def handle_messages(  # type: ignore[override]
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
@@ -145,6 +160,15 @@ class Connection(TrioASGIHTTPConnection):
         _extras(request)[_DROPPED] = error
         request.body.set_complete()
 
+    def _cut(self, unread_bytes: int) -> None:
+        if self._nursery.cancel_scope.cancel_called:
+            return
+        log.warning("request %s: cut, for its client has left %d bytes of the answer unread", self._id, unread_bytes)
+        self._nursery.cancel_scope.cancel()
+        abort = self.scope.get("state", {}).get(ABORT)
+        if abort is not None:
+            abort()
+
     async def _let_body_end(self) -> None:
         """Read what is left of the body before an answer that did not need it (413, 404), and drop it.
 
@@ -169,6 +193,6 @@ def _pieces(event: HTTPResponseBodyEvent) -> Iterator[HTTPResponseBodyEvent]:
     """The event cut into writes that a client can be judged by."""
     body = event.get("body", b"")
     end = max(len(body), 1)
-    for at in range(0, end, PIECE_BYTES):
-        more = event.get("more_body", False) or at + PIECE_BYTES < end
-        yield {"type": "http.response.body", "body": body[at : at + PIECE_BYTES], "more_body": more}
+    for at in range(0, end, READ_BYTES):
+        more = event.get("more_body", False) or at + READ_BYTES < end
+        yield {"type": "http.response.body", "body": body[at : at + READ_BYTES], "more_body": more}

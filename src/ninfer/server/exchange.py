@@ -23,6 +23,7 @@ from ninfer.protocols.plugin import Decoded, Handler, JSONValue, Protocol, Reply
 from ninfer.server.answers import Answer
 from ninfer.server.envelopes import error_answer, error_frame
 from ninfer.server.frames import FrameQueue
+from ninfer.server.unread import Unread
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ class ReadBody(Interface):
 class Exchange:
     """A request and the answer that is being made; implements `Call`."""
 
-    def __init__(self, facts: CallFacts, protocol: Protocol, form: StreamForm, read_body: ReadBody) -> None:
+    def __init__(
+        self, facts: CallFacts, protocol: Protocol, form: StreamForm, read_body: ReadBody, unread: Unread
+    ) -> None:
         self._facts = facts
         self._protocol = protocol
         self.form = form
@@ -63,7 +66,7 @@ class Exchange:
         self._head = trio.Event()
         """Set when the stream has a first frame or the handler has ended."""
         self._failed: StreamFailed | None = None
-        self.frames = FrameQueue()
+        self.frames = FrameQueue(unread)
         self.stream_headers: Mapping[str, str] = {}
         """What the handler adds to the head of a stream."""
         self.answer: Answer | None = None

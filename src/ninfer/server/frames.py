@@ -1,7 +1,7 @@
 """The way of a stream's frames from a protocol's handler to the socket.
 
-The handler puts frames, the response body takes all that are ready as one piece. It knows bytes and nothing of what
-they mean. Invariant: the bytes taken, keep-alives left out, are the bytes put, in order.
+The handler puts frames and never waits for the client, the response body takes those that are ready as one piece. It
+knows bytes and not what they mean. Invariant: the bytes taken, keep-alives left out, are the bytes put, in order.
 """
 
 import math
@@ -11,32 +11,31 @@ from types import TracebackType
 import trio
 from quart.wrappers.response import ResponseBody
 
-ROOM_BYTES = 1 << 16
-"""Bytes that may wait here before the handler is held back; the sockets' own buffers come on top."""
+from ninfer.server.unread import READ_BYTES, Unread
 
 
 class FrameQueue:
-    """A bounded queue of frames with one producer and one consumer."""
+    """A queue of frames with one producer and one consumer; what it holds is counted in `unread`."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: Unread) -> None:
+        self._unread = unread
         self._frames: deque[bytes] = deque()
-        self._queued_bytes = 0
         self._closed = False
         self._consumer = trio.lowlevel.ParkingLot()
-        self._producer = trio.lowlevel.ParkingLot()
 
     async def put(self, frame: bytes) -> None:
-        """Queue one frame; waits while the queue is full."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while self._queued_bytes >= ROOM_BYTES:
-            await self._producer.park()
+        """Queue one frame."""
         self.put_now(frame)
+        if self._unread.held_bytes > READ_BYTES:
+            await trio.lowlevel.checkpoint()  # a handler that waits for nobody lets others go on, and can be cut
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     def put_now(self, frame: bytes) -> None:
-        """Queue one frame whatever the queue holds already: for the last frame of a failed stream."""
+        """As `put`, without a checkpoint."""
         self._frames.append(frame)
-        self._queued_bytes += len(frame)
         self._consumer.unpark_all()
+        self._unread.add_to_stream(len(frame))
 
     def close(self) -> None:
         """No frame comes any more. Idempotent."""
@@ -44,17 +43,19 @@ class FrameQueue:
         self._consumer.unpark_all()
 
     async def take(self) -> bytes:
-        """All frames that are ready, joined; empty when the queue is closed and drained."""
+        """Frames that are ready, joined to no more than one write; empty when the queue is closed and drained."""
         await trio.lowlevel.checkpoint()  # a producer with more to put comes first: larger pieces, fewer writes
         while not self._frames:
             if self._closed:
                 return b""
             await self._consumer.park()
-        piece = b"".join(self._frames)
-        self._frames.clear()
-        self._queued_bytes = 0
-        self._producer.unpark_all()
-        return piece
+        frames = [self._frames.popleft()]
+        size = len(frames[0])
+        while self._frames and size + len(self._frames[0]) <= READ_BYTES:
+            frames.append(self._frames.popleft())
+            size += len(frames[-1])
+        self._unread.take(size)
+        return b"".join(frames)
 
 
 class FrameBody(ResponseBody):

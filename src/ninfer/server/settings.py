@@ -20,5 +20,9 @@ class ServerSettings:
     """What every request but one for /health has to carry; None lets everybody in."""
     cors: bool = False
     """Let web pages of every site read the answers."""
+    unread_bytes: int = attrs.field(default=128 << 20, validator=validators.gt(0))
+    """What may be unread of all answers: beyond it those go that have been behind for longest."""
+    unread_stream_bytes: int = attrs.field(default=32 << 20, validator=validators.gt(0))
+    """What may be unread of one stream."""
     body_room_bytes: int | None = attrs.field(default=None, validator=validators.optional(validators.gt(0)))
     """Bodies of all requests together; what goes beyond is answered as an overload."""
