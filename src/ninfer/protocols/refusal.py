@@ -37,6 +37,11 @@ def empty(value: JSONValue) -> bool:
     return value in ([], {})
 
 
+def plain_text(value: JSONValue) -> bool:
+    """Neutral is an output format that constrains nothing."""
+    return isinstance(value, dict) and value.get("type") == "text"
+
+
 def never(value: JSONValue) -> bool:
     """No value is neutral, whatever it is."""
     return False

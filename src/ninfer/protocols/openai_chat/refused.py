@@ -7,6 +7,7 @@ cannot be given. What is in no table here and in no wire type is advisory or unk
 from collections.abc import Mapping
 
 from ninfer.conversation import InvalidRequest, RequestError
+from ninfer.protocols.other_servers import OTHER_SERVERS, nothing
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import (
     CONSTRAINED_ELSEWHERE,
@@ -16,6 +17,7 @@ from ninfer.protocols.refusal import (
     needs_vision,
     never,
     one_of,
+    plain_text,
     refuse_fields,
     refuse_guided,
     unsupported,
@@ -23,6 +25,7 @@ from ninfer.protocols.refusal import (
 from ninfer.protocols.values import shown
 
 _LEGACY = "legacy function calls are not offered; use tools"
+_ANOTHERS = "this is another protocol's name"
 _NO_LOGPROBS = "log probabilities are not computed"
 
 
@@ -34,16 +37,22 @@ def _only_nulls(value: JSONValue) -> bool:
     return isinstance(value, dict) and all(member is None for member in value.values())
 
 
-def _plain_text(value: JSONValue) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text"
-
-
 _FIELDS: Refusals = {
     # field -> what asks for nothing, and the guarantee that is not given
+    **OTHER_SERVERS,
+    "input": (nothing, f"{_ANOTHERS}; Chat has messages"),
+    "instructions": (nothing, f"{_ANOTHERS}; Chat has a message with the role system"),
+    "max_output_tokens": (never, f"{_ANOTHERS}; Chat has max_completion_tokens"),
+    "output_config": (_only_nulls, f"{_ANOTHERS}; Chat has reasoning_effort"),
+    "random_seed": (never, f"{_ANOTHERS}; Chat has seed"),
+    "reasoning": (_only_nulls, f"{_ANOTHERS}; Chat has reasoning_effort"),
+    "stop_sequences": (nothing, f"{_ANOTHERS}; Chat has stop"),
+    "system": (nothing, f"{_ANOTHERS}; Chat has a message with the role system"),
+    "thinking": (_only_nulls, f"{_ANOTHERS}; Chat has enable_thinking"),
     "functions": (empty, _LEGACY),
     "function_call": (one_of("auto", "none"), _LEGACY),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
-    "response_format": (_plain_text, f"{UNCONSTRAINED}; only the type text is"),
+    "response_format": (plain_text, f"{UNCONSTRAINED}; only the type text is"),
     "structured_outputs": (never, UNCONSTRAINED),
     "grammar": (never, CONSTRAINED_ELSEWHERE),
     "logprobs": (one_of(False), _NO_LOGPROBS),
@@ -55,7 +64,6 @@ _FIELDS: Refusals = {
     "web_search_options": (never, "nothing is searched on the web"),
     "moderation": (never, "nothing is moderated"),
     "verbosity": (one_of("medium"), "the length of answers cannot be steered"),
-    "repetition_penalty": (one_of(1), "presence_penalty and frequency_penalty are the penalties that are applied"),
     "mm_processor_kwargs": (_only_nulls, "media processing cannot be configured"),
     "chat_template": (never, "the template is fixed when the server starts"),
 }

@@ -19,6 +19,7 @@ from ninfer.protocols.refusal import (
     empty,
     never,
     one_of,
+    plain_text,
     refuse_fields,
     unsupported,
 )
@@ -41,10 +42,6 @@ _EXTENSIONS: Refusals = {
 }
 
 
-def _text_format(value: JSONValue) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text"
-
-
 _VALUES: Refusals = {
     # Understood fields -> the values that are offered. What has a wrong type is left to the wire types.
     "truncation": (one_of("disabled"), "input that does not fit is refused, nothing is dropped from it"),
@@ -52,7 +49,7 @@ _VALUES: Refusals = {
     "background": (one_of(False), "nothing runs in the background"),
     "top_logprobs": (one_of(0), "log probabilities are not computed"),
 }
-_TEXT: Refusals = {"format": (_text_format, f"{UNCONSTRAINED}; only the type text is")}
+_TEXT: Refusals = {"format": (plain_text, f"{UNCONSTRAINED}; only the type text is")}
 _REASONING: Refusals = {
     "context": (one_of("auto"), "the template decides which earlier reasoning is shown; see preserve_thinking"),
     "mode": (one_of("standard"), "there is one mode of reasoning"),
