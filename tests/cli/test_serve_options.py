@@ -74,6 +74,11 @@ BAD_VALUES = [
     ("--draft-tokens", "2.5"),
     ("--engine", "other"),
     ("--reasoning-effort", "huge"),
+    ("--host", ""),
+    ("--host", " "),
+    ("--allowed-hosts", "a b"),
+    ("--allowed-hosts", "https://a.example"),
+    ("--allowed-hosts", "[::1"),
     ("--api-key", ""),
     ("--api-key", " k"),
     ("--api-key", "a\nb"),
@@ -190,18 +195,21 @@ def test_the_effective_prefill_chunk(asked: int, effective: int, caplog: pytest.
         ("127.0.0.1", (), {"localhost", "127.0.0.1", "::1"}),
         ("localhost", ("Box.Local:9",), {"localhost", "127.0.0.1", "::1", "box.local"}),
         ("127.0.0.5", (), {"localhost", "127.0.0.1", "::1", "127.0.0.5"}),
+        ("::1", ("[FE80::1]", "::2"), {"localhost", "127.0.0.1", "::1", "fe80::1", "::2"}),
         ("0.0.0.0", (), None),
         ("192.168.1.5", ("x",), None),
     ],
 )
 def test_allowed_hosts(host: str, allowed: tuple[str, ...], names: set[str] | None) -> None:
-    assert server_settings(NetworkOptions(host=host, allowed_hosts=allowed), calls=1).allowed_hosts == names
+    network = NetworkOptions(host=host, allowed_hosts=allowed)
+    address = "127.0.0.1" if host == "localhost" else host
+    assert server_settings(network, calls=1, address=address, api_key=None).allowed_hosts == names
 
 
 @pytest.mark.contract("OPT-003", "OPT-065", "D43", "AUTH-001", "AUTH-006")
 def test_access() -> None:
     assert (ServeOptions().network.api_key, ServeOptions().network.cors) == (None, False)
-    settings = server_settings(NetworkOptions(api_key="secret", cors=True), calls=1)
+    settings = server_settings(NetworkOptions(cors=True), calls=1, address="127.0.0.1", api_key="secret")
     # A key keeps foreign pages out already, so every host may be named.
     assert (settings.api_key, settings.cors, settings.allowed_hosts) == ("secret", True, None)
     assert "secret" not in repr(ServeOptions(network=NetworkOptions(api_key="secret")))
@@ -209,7 +217,7 @@ def test_access() -> None:
 
 @pytest.mark.contract("EXEC-014")
 def test_the_room_for_bodies() -> None:
-    settings = server_settings(NetworkOptions(max_request_mib=3), calls=34)
+    settings = server_settings(NetworkOptions(max_request_mib=3), calls=34, address="::1", api_key=None)
     assert (settings.max_request_bytes, settings.body_room_bytes) == (3 << 20, 34 * (3 << 20))
 
 

@@ -14,6 +14,7 @@ from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 
 from ninfer.conversation import SamplingFields
+from ninfer.server.hosts import host_name
 
 INT64 = 1 << 63
 
@@ -38,13 +39,18 @@ def whole_number(kind: object, tokens: Sequence[Token]) -> int | str:
     return number
 
 
+def is_header_key(key: str) -> bool:
+    """Whether a header can carry `key` as it is."""
+    return bool(key) and key == key.strip() and key.isprintable()
+
+
 def header_key(kind: object, value: str | None) -> None:
     """Refuse a key that no header could carry.
 
     Raises:
         ValueError: it is empty, or has characters that a header drops or cannot have.
     """
-    if value is not None and not (value and value == value.strip() and value.isprintable()):
+    if value is not None and not is_header_key(value):
         raise ValueError("expected a key without white space around it")
 
 
@@ -73,6 +79,27 @@ def is_utf8(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def address(kind: object, value: str) -> None:
+    """Refuse an empty address: a socket takes it for every address of the machine.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    if not value.strip():
+        raise ValueError("expected an address; 0.0.0.0 and :: are all of this machine")
+
+
+def host_names(kind: object, values: Sequence[str]) -> None:
+    """Refuse what no Host header names.
+
+    Raises:
+        ValueError: one of them is no host.
+    """
+    for value in values:
+        if host_name(value) is None:
+            raise ValueError(f"expected a name or an address, got {value!a}")
+
+
 Whole = Annotated[int, Parameter(converter=whole_number)]
 """An integer, strictly."""
 
@@ -88,11 +115,15 @@ MOST_KV_TOKENS = 1 << 28
 class NetworkOptions:
     """Where and how HTTP is answered."""
 
-    host: Annotated[str, Parameter(help="Address to listen on.")] = "127.0.0.1"
+    host: Annotated[str, Parameter(help="Address to listen on.", validator=address)] = "127.0.0.1"
     port: Annotated[Whole, Parameter(help="Port to listen on; 0 picks one.", validator=Number(gte=0, lte=65535))] = 8080
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Parameter(negative=(), help="Another name that requests may give as their Host; may be repeated."),
+        Parameter(
+            negative=(),
+            help="Another name that requests may give as their Host; may be repeated.",
+            validator=host_names,
+        ),
     ] = ()
     max_request_mib: Annotated[
         Whole, Parameter(help="Largest request body in MiB.", validator=Number(gte=1, lte=1 << 20))
@@ -103,8 +134,13 @@ class NetworkOptions:
     ] = ()
     api_key: Annotated[
         str | None,
-        Parameter(help="Key that every request but GET /health has to carry. [default: none]", validator=header_key),
+        Parameter(
+            help="Key that every request but GET /health has to carry; other users of this machine can read it here. "
+            "[default: NINFER_API_KEY of the environment, else none]",
+            validator=header_key,
+        ),
     ] = attrs.field(default=None, repr=False)
+    api_key_file: Annotated[Path | None, Parameter(help="File whose one line is the key. [default: none]")] = None
     cors: Annotated[Switch, Parameter(help="Let web pages of every site read the answers.")] = False
     usage_chunk_choice: Annotated[
         Switch, Parameter(help="Give the streamed usage chunk one zero-delta choice instead of none.")

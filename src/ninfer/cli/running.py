@@ -20,7 +20,7 @@ from ninfer.engine.engine import RunningEngine
 from ninfer.engine.types import DeviceLost
 from ninfer.protocols.registry import ProtocolLoadError, RouteConflict, load_protocols
 from ninfer.server.app import create_app
-from ninfer.server.guards import LOOPBACK_NAMES, host_name
+from ninfer.server.hosts import LOOPBACK_NAMES, host_name, is_loopback
 from ninfer.server.running import RunningCalls
 from ninfer.server.serving import Stop, serve
 from ninfer.server.settings import ServerSettings
@@ -38,14 +38,14 @@ class End:
     """The engine was not ready yet: its thread may still be inside a compiler, which nothing can interrupt."""
 
 
-async def run_house(house: House, listener: socket.socket, options: ServeOptions) -> End:
+async def run_house(house: House, listener: socket.socket, options: ServeOptions, api_key: str | None = None) -> End:
     """Serve until a signal or the loss of the device.
 
     Raises:
         Failure: something that the user can mend keeps the server from starting.
     """
     try:
-        return await _run(house, listener, options)
+        return await _run(house, listener, options, api_key)
     except ExceptionGroup as group:
         cause = _single_cause(group)
         if isinstance(cause, Failure):
@@ -55,7 +55,8 @@ async def run_house(house: House, listener: socket.socket, options: ServeOptions
         raise
 
 
-async def _run(house: House, listener: socket.socket, options: ServeOptions) -> End:
+async def _run(house: House, listener: socket.socket, options: ServeOptions, api_key: str | None) -> End:
+    address = listener.getsockname()[0]
     running = RunningCalls()
     stop = Stop(running.stop)
     start = Start(stop)
@@ -67,7 +68,8 @@ async def _run(house: House, listener: socket.socket, options: ServeOptions) -> 
         if not start.scope.cancelled_caught:
             nursery.start_soon(_stop_with_device, engine, stop)
             service = house.service(engine, options)
-            settings = server_settings(options.network, calls=service.capacity.places + service.count_capacity.places)
+            calls = service.capacity.places + service.count_capacity.places
+            settings = server_settings(options.network, calls=calls, address=address, api_key=api_key)
             app = create_app(
                 service,
                 load_protocols(service, names=options.network.protocols or None),
@@ -100,18 +102,18 @@ class Start:
         self.stop.ask()
 
 
-def server_settings(network: NetworkOptions, *, calls: int) -> ServerSettings:
-    """The HTTP side's limits, for at most `calls` generations and counts at once.
+def server_settings(network: NetworkOptions, *, calls: int, address: str, api_key: str | None) -> ServerSettings:
+    """The HTTP side's limits, for at most `calls` generations and counts at once, bound to `address`.
 
-    On loopback without a key the Host header is checked: nothing else keeps web pages out (D43).
+    On loopback without a key the Host header is checked: nothing else keeps out pages that rebind their name (D43).
     """
-    names = LOOPBACK_NAMES | {network.host.lower()} | {host_name(name) for name in network.allowed_hosts}
-    on_loopback = network.host.lower() in LOOPBACK_NAMES or network.host.startswith("127.")
+    added = filter(None, map(host_name, network.allowed_hosts))
+    names = LOOPBACK_NAMES | {network.host.lower(), *added}
     return ServerSettings(
         max_request_bytes=network.max_request_mib << 20,
         body_room_bytes=calls * (network.max_request_mib << 20),
-        allowed_hosts=names if on_loopback and network.api_key is None else None,
-        api_key=network.api_key,
+        allowed_hosts=names if is_loopback(address) and api_key is None else None,
+        api_key=api_key,
         cors=network.cors,
     )
 

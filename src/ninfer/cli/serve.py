@@ -14,6 +14,7 @@ import trio
 from cyclopts import Parameter
 from rich.console import Console
 
+from ninfer.cli.access_key import api_key, record_access
 from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.failure import Failure
 from ninfer.cli.logs import log_to_stderr
@@ -46,6 +47,7 @@ def serve(
     log_to_stderr(options.logs.log_level)
     record_kernels(options.kernels)
     network = options.network
+    key = api_key(network, os.environ)
     path = artifact or embedded_artifact()
 
     # Imported here, so that `--help` and bad usage answer at once.
@@ -61,10 +63,11 @@ def serve(
     except (TypeError, UnicodeError) as error:
         raise Failure(f"--host {network.host}: not the name of a host") from error
     with listener:
+        record_access(network, listener.getsockname()[0], key)
         with terminated_cleanly(), progress_bar(Console(stderr=True)) as report:
             house = open_house(path, options, report)
         with house.artifact:
-            end = trio.run(run_house, house, listener, options)
+            end = trio.run(run_house, house, listener, options, key)
     log.info("server stopped")
     if end.in_start:
         # A thread that the interpreter kills inside the compiler takes the process down with it.

@@ -13,7 +13,7 @@ from quart.wrappers import Request
 from quart_trio import QuartTrio
 
 from ninfer.conversation import Unauthenticated
-from ninfer.server.answers import response_of
+from ninfer.server.answers import empty_response, response_of
 from ninfer.server.connection import request_id
 from ninfer.server.envelopes import Envelopes
 
@@ -59,7 +59,7 @@ def add_cors(app: QuartTrio) -> None:
             "access-control-max-age": str(_PREFLIGHT_S),
             "vary": "access-control-request-headers",
         }
-        return Response("", status=204, headers=headers)
+        return empty_response(204, headers=headers)
 
     @app.after_request
     async def add_headers(response: Response) -> Response:

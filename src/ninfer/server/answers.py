@@ -48,3 +48,10 @@ def response_of(answer: Answer) -> Response:
     response = Response(answer.content, status=answer.status, content_type=answer.content_type)
     response.headers.update(answer.headers)
     return response
+
+
+def empty_response(status: int = 200, *, headers: Mapping[str, str]) -> Response:
+    """An answer without a body, which so has no type either."""
+    response = Response("", status=status, headers=dict(headers))
+    del response.headers["content-type"]
+    return response

@@ -10,19 +10,21 @@ Invariant: every answer carries a request id, and no answer is HTML.
 import functools
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from quart import Response, request
 from quart.globals import request_ctx
+from quart.wrappers import BaseRequestWebsocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
 
 from ninfer.conversation import InternalError, InvalidRequest, NotFound
 from ninfer.protocols.mounting import routes_of
 from ninfer.protocols.plugin import Protocol, Route
 from ninfer.protocols.registry import check_routes
 from ninfer.server import access, guards, models, openapi
-from ninfer.server.answers import response_of
+from ninfer.server.answers import empty_response, response_of
 from ninfer.server.body_reader import BodyReader, BodyRequest, too_large
 from ninfer.server.body_room import BodyRoom
 from ninfer.server.connection import Connection, request_id, request_nursery, unread
@@ -30,6 +32,8 @@ from ninfer.server.envelopes import REQUEST_ID_HEADER, Envelopes
 from ninfer.server.exchange import CallFacts, Exchange
 from ninfer.server.frames import FrameBody
 from ninfer.server.headers import HeaderMap
+from ninfer.server.hints import asked, hint
+from ninfer.server.hosts import LOOPBACK_NAMES
 from ninfer.server.running import RunningCalls
 from ninfer.server.settings import ServerSettings
 from ninfer.server.unread import UnreadRoom
@@ -38,6 +42,28 @@ from ninfer.service.host import ServiceHost
 log = logging.getLogger(__name__)
 
 _STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class Application(QuartTrio):
+    """The framework's application, where it would read or answer something that is none of its business."""
+
+    request_class = BodyRequest
+
+    def create_url_adapter(self, request: BaseRequestWebsocket | None) -> MapAdapter | None:
+        """Route by method and path: some names in a Host header ended the framework's own way in an error."""
+        if request is None:
+            return None
+        return self.url_map.bind(
+            "localhost",
+            path_info=request.path,
+            default_method=request.method,
+            query_args=request.query_string.decode("ascii", "replace"),
+        )
+
+    async def make_default_options_response(self) -> Response:
+        """The methods of a path: no body and no type (the framework says text/html)."""
+        methods = sorted(_methods())
+        return empty_response(headers={"allow": ", ".join(methods)})
 
 
 def create_app(
@@ -60,8 +86,7 @@ def create_app(
     reserved = (*models.RESERVED, ("GET", openapi.PATH))
     check_routes(protocols, reserved=reserved)
     mounted = [(one, route) for one in protocols for route in routes_of(one)]
-    app = QuartTrio("ninfer", static_folder=None)
-    app.request_class = BodyRequest
+    app = Application("ninfer", static_folder=None)
     unread_room = UnreadRoom(all_bytes=settings.unread_bytes, stream_bytes=settings.unread_stream_bytes)
     app.asgi_http_class = Connection.within(BodyRoom(settings.body_room_bytes), unread_room, running.stopping)
     app.url_map.merge_slashes = False  # a model id may hold two in a row; a redirect would lose a POST's body
@@ -73,6 +98,8 @@ def create_app(
     envelopes = Envelopes([(path, owner) for listed, owner in owned for path in served_paths(listed)])
     _add_errors(app, envelopes)
     guards.add_host_check(app, settings.allowed_hosts, envelopes)
+    if settings.api_key is None and not settings.cors:
+        guards.add_origin_check(app, envelopes, names=LOOPBACK_NAMES | (settings.allowed_hosts or frozenset()))
     access.add_key_check(app, settings.api_key, envelopes)
     if settings.cors:
         access.add_cors(app)
@@ -133,6 +160,17 @@ async def _run_call(exchange: Exchange, route: Route, running: RunningCalls) -> 
         await exchange.run(route.handler)
 
 
+def _methods(path: str | None = None) -> Iterable[str]:
+    """What may be asked of `path`, or of the request's own; none of one that is not served."""
+    routing = request_ctx.url_adapter
+    return () if routing is None else routing.allowed_methods(path)
+
+
+def _own_address() -> str:
+    host, port = request.scope["server"] or ("localhost", None)
+    return host if port is None else f"{host}:{port}"
+
+
 def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
     """No answer of the framework's own goes out as HTML, and each has its request id."""
 
@@ -142,10 +180,13 @@ def _add_errors(app: QuartTrio, envelopes: Envelopes) -> None:
         if status == 413:
             return response_of(envelopes.answer(request.path, too_large(request_ctx.request), request_id(request)))
         code = re.sub(r"\W+", "_", error.name.lower())
-        what = f"{request.method} {request.path[:200]}".encode("ascii", "backslashreplace").decode()
         kind = NotFound if status == 404 else InvalidRequest if status < 500 else InternalError
+        message = f"{asked(request)}: {error.name.lower()}"
+        if status == 404:
+            reached = request.headers.get("host") or _own_address()
+            message += hint(request.path, reached, lambda path: bool(_methods(path)))
         allowed = {name: value for name, value in error.get_headers() if name.lower() == "allow"}
-        refusal = kind(f"{what}: {error.name.lower()}", code=code)
+        refusal = kind(message, code=code)
         return response_of(envelopes.answer(request.path, refusal, request_id(request), status=status, headers=allowed))
 
     @app.errorhandler(Exception)

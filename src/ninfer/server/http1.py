@@ -25,13 +25,19 @@ from ninfer.protocols.sse import dump_json
 from ninfer.server.connection import new_request_id
 from ninfer.server.envelopes import REQUEST_ID_HEADER
 
+HEAD_BYTES = 1 << 16
+"""Of a request's head. h11 looks only at heads that came in pieces."""
 PIECES = 64
 """Pieces of a body that are parsed in one go: about a millisecond's work, whatever their size."""
 FULL_PIECE_BYTES = 1 << 10
 """Pieces of this size cost nothing to speak of."""
 TURN_S = 0.005
 
-_SAID = {431: "the head of the request is too large", 501: "of transfer encodings only chunked is read"}
+_SAID = {
+    431: "the head of the request is too large",
+    501: "of transfer encodings only chunked is read",
+    505: "HTTP/1.1 and HTTP/1.0 are spoken here",
+}
 
 
 class Turns:
@@ -193,6 +199,13 @@ class Http1(H11Protocol):
         await self.send(Closed())
 
     async def _create_stream(self, request: h11.Request) -> None:
+        refused = (
+            505 if request.http_version not in (b"1.0", b"1.1") else 431 if _head_bytes(request) > HEAD_BYTES else 0
+        )
+        if refused:
+            await self._send_error_response(refused)
+            await self._close()
+            return
         # By RFC 9112, 6.3: another reader of these bytes may have seen the request end elsewhere.
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
             self.keep_alive_requests = self.config.keep_alive_max_requests
@@ -233,3 +246,9 @@ class Http1(H11Protocol):
         await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
         await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
+
+
+def _head_bytes(request: h11.Request) -> int:
+    """The size of a head, spaces around its values left out."""
+    line = len(request.method) + len(request.target) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(": \r\n") for name, value in request.headers) + len("\r\n")

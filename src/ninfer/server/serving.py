@@ -18,12 +18,11 @@ from hypercorn.typing import ASGIFramework
 from hypercorn.utils import wrap_app
 
 from ninfer.server.client_connection import ClientConnection
-from ninfer.server.http1 import Turns
+from ninfer.server.http1 import HEAD_BYTES, Turns
 from ninfer.server.open_connections import OpenConnections
 
 log = logging.getLogger(__name__)
 
-HEADER_BYTES = 1 << 16
 NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 """Why nothing can be accepted for the moment."""
 
@@ -121,6 +120,6 @@ def _config() -> Config:
     config.accesslog = None
     config.errorlog = logging.getLogger("ninfer.http")
     config.keep_alive_max_requests = 1 << 30
-    config.h11_max_incomplete_size = HEADER_BYTES
+    config.h11_max_incomplete_size = HEAD_BYTES
     config.include_server_header = False
     return config
