@@ -176,6 +176,8 @@ class Connection(TrioASGIHTTPConnection):
         sent everything. One that goes on for longer is answered while it sends.
         """
         self._answering = True
+        if not self._body_ended.is_set():
+            await trio.lowlevel.checkpoint()  # most bodies are here, and only have to be taken in
         if self._body_ended.is_set():
             return
         with trio.move_on_after(DRAIN_S):

@@ -20,14 +20,17 @@ class FrameQueue:
     def __init__(self, unread: Unread) -> None:
         self._unread = unread
         self._frames: deque[bytes] = deque()
+        self._since_yield_bytes = 0
         self._closed = False
         self._consumer = trio.lowlevel.ParkingLot()
 
     async def put(self, frame: bytes) -> None:
         """Queue one frame."""
         self.put_now(frame)
-        if self._unread.held_bytes > READ_BYTES:
-            await trio.lowlevel.checkpoint()  # a handler that waits for nobody lets others go on, and can be cut
+        self._since_yield_bytes += len(frame)
+        if self._since_yield_bytes > READ_BYTES:
+            self._since_yield_bytes = 0
+            await trio.lowlevel.checkpoint()  # a handler that waits for nobody lets others go on
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 

@@ -36,6 +36,7 @@ class Unread:
     _cut: Callable[[int], None]
     """Gives the answer up, of which so many bytes are unread."""
     held_bytes: int = attrs.field(default=0, init=False)
+    _is_behind: bool = attrs.field(default=False, init=False)
 
     def add_to_stream(self, count_bytes: int) -> None:
         """As `add`, for an answer that is still being made: it has a bound of its own."""
@@ -63,7 +64,9 @@ class Unread:
     def _change(self, count_bytes: int) -> None:
         self.held_bytes += count_bytes
         self._room.held_bytes += count_bytes
-        if self.held_bytes <= READ_BYTES:
-            self._room.behind.pop(self, None)
-        else:
-            self._room.behind.setdefault(self)
+        if (self.held_bytes > READ_BYTES) is not self._is_behind:
+            self._is_behind = not self._is_behind
+            if self._is_behind:
+                self._room.behind[self] = None
+            else:
+                del self._room.behind[self]
