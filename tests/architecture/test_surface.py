@@ -8,7 +8,7 @@ import pytest
 
 import ninfer.protocols.plugin as plugin
 from ninfer.service.host import ProtocolHost
-from tests.architecture.source import Source, sources
+from tests.architecture.source import ROOT, Source, sources
 
 PACKAGES = [
     source
@@ -56,6 +56,33 @@ def test_what_a_plugin_may_rely_on() -> None:
     assert [field.name for field in plugin.Route.__attrs_attrs__] == fields
     assert [field.name for field in plugin.StreamForm.__attrs_attrs__] == ["content_type", "keep_alive"]
     assert [field.name for field in plugin.WireError.__attrs_attrs__] == ["status", "body", "headers"]
+
+
+HELPERS = {
+    "structure": {
+        "AnyObject", "Array", "Boolean", "Fault", "Flag", "Integer", "Number", "Object", "Rule", "String", "Text",
+        "missing", "structure",
+    },
+    "sampler_members": {"SamplerMembers"},
+    "function_tools": {"read_functions"},
+    "call_results": {"ResultMatching"},
+    "refusal": {"Refusals", "empty", "needs_vision", "never", "one_of", "refuse_fields", "unsupported"},
+    "template_options": {"Said", "template_options"},
+    "values": {"shown", "shown_name"},
+    "sse": {"DONE", "data_frame", "dump_json", "event_frame", "json_line"},
+    "openai_errors": {"openai_error", "openai_stream_error"},
+    "plugin": {
+        "EVENT_STREAM", "NDJSON", "Call", "FrameSink", "JSONValue", "ProtocolHost", "ReplyBody", "Route", "StreamForm",
+        "WireError",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", HELPERS)
+def test_the_helpers_that_a_plugin_may_rely_on(module: str) -> None:
+    found = importlib.import_module(f"ninfer.protocols.{module}")
+    assert {name for name in HELPERS[module] if not hasattr(found, name)} == set()
+    assert f"`{module}`" in (ROOT / "docs/plugins.md").read_text("utf-8") or module == "plugin"
 
 
 def test_what_tests_of_a_plugin_may_rely_on() -> None:

@@ -180,6 +180,7 @@ def described(error: BaseException, protocol: object = None) -> str:
     places = [
         (f"{frame.f_code.co_filename.rpartition('/')[2]}:{line}", str(frame.f_globals.get("__name__", "")))
         for frame, line in walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<frozen")  # the machinery of imports
     ]
     own = [place for place, module in places if module.partition(".")[0] == package]
     found = [*own[-1:], *(place for place, module in places[-1:] if module != __name__)]
