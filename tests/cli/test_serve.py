@@ -23,6 +23,8 @@ SOFT_DESCRIPTORS = 256
 """What a process begins with here: less than the usual limit, and enough for a start."""
 READY = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO ready: (http://\S+) serves (.+)$")
 
+STARTING = re.compile(r"INFO loading .*; (http://\S+) answers 503 until then$")
+
 
 @attrs.frozen
 class Process:
@@ -172,7 +174,18 @@ def test_one_signal_ends_the_start(
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=environment) as child:
         try:
             assert child.stderr is not None
-            assert any("preparing the device: prefill" in line for line in child.stderr)
+            url = ""
+            for line in child.stderr:
+                if found := STARTING.search(line):
+                    url = found[1]
+                if "preparing the device: prefill" in line:
+                    break
+            for path, body in (("/health", {"status": "starting"}), ("/v1/models", None)):
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(url + path, timeout=20)
+                assert refused.value.code == 503
+                said = json.load(refused.value)
+                assert said == body if body else said["error"]["code"] == "service_unavailable"
             begin = time.monotonic()
             child.send_signal(number)
             _, errors = child.communicate(timeout=20)

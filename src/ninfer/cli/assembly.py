@@ -6,12 +6,14 @@ as a `Failure` of one line.
 
 import logging
 import os
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 import attrs
+import trio
 
 from ninfer.cli.failure import Failure
 from ninfer.cli.options import DEFAULT_MAX_CONTEXT, MOST_KV_TOKENS, CapacityOptions, ModelOptions, ServeOptions
@@ -81,9 +83,14 @@ class House:
         """The engine as an async block; entering waits until it is ready."""
         if kind == "scripted":
             return open_scripted_engine(self.tokenizer, self.limits)
-        from ninfer.cli.model_engine import open_model_engine  # imports JAX, which takes seconds
+        return self._open_model_engine()
 
-        return open_model_engine(self)
+    @asynccontextmanager
+    async def _open_model_engine(self) -> AsyncIterator[RunningEngine]:
+        # Importing JAX takes seconds, and there are clients to answer meanwhile; abandoned, it ends with the process.
+        opens = await trio.to_thread.run_sync(_import_model_engine, abandon_on_cancel=True)
+        async with opens(self) as engine:
+            yield engine
 
     def service(self, engine: Engine, options: ServeOptions) -> Service:
         """The request path over a running engine."""
@@ -121,6 +128,12 @@ class House:
                 ),
             ),
         )
+
+
+def _import_model_engine() -> "Callable[[House], AbstractAsyncContextManager[RunningEngine]]":
+    from ninfer.cli.model_engine import open_model_engine
+
+    return open_model_engine
 
 
 def open_house(path: Path, options: ServeOptions, report: Report) -> House:

@@ -18,9 +18,15 @@ from rich.console import Console
 
 from ninfer.cli.chat_server import ChatServer, Message, ServerSaid
 from ninfer.cli.failure import Failure
-from ninfer.cli.options import is_utf8, name_text, utf8_text
+from ninfer.cli.options import DEFAULT_URL, is_utf8, name_text, utf8_text
 
 COMMANDS = "/system TEXT sets the system prompt, /reset forgets the conversation, /quit ends; Ctrl+C stops an answer"
+THINGS_TO_SAY = (
+    "What is 768 + 457?",
+    "Write a short story about a mouse named Pim.",
+    "Tom works in Oslo and has a boat called Gull. Where does Tom work?",
+)
+"""What even the demonstration model answers well."""
 _CUT = {"length": "the answer was cut at its output limit"}
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -31,7 +37,7 @@ ReadLine: TypeAlias = Callable[[], str]
 
 def chat(
     *,
-    url: Annotated[str, Parameter(help="Where the server is.", validator=name_text)] = "http://127.0.0.1:8080",
+    url: Annotated[str, Parameter(help="Where the server is.", validator=name_text)] = DEFAULT_URL,
     model: Annotated[
         str | None, Parameter(help="Model id; without it the server's first.", validator=name_text)
     ] = None,
@@ -58,6 +64,7 @@ def chat(
                 with contextlib.suppress(ImportError):
                     import readline  # noqa: F401 - gives input() history and editing
                 console.print(f"{talk.model} at {server.url}. {COMMANDS}.", style="dim", markup=False)
+                console.print(f"Try: {' - '.join(THINGS_TO_SAY)}", style="dim", markup=False)
             talk.run(lambda: input("> " if sys.stdin.isatty() else ""))
     except ServerSaid as error:
         raise Failure(str(error)) from error

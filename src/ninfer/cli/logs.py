@@ -15,10 +15,21 @@ _LEVELS = {
 }
 
 
+class _Stderr(logging.Handler):
+    """Writes to what stderr is at the moment: a line that moves on a terminal puts itself below what is written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
 def log_to_stderr(level: str) -> None:
     """Send all records of this package and of its libraries' warnings to stderr. Called once a process."""
     logging.addLevelName(TRACE, "TRACE")
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     handler.setFormatter(
         logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
     )

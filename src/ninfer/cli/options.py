@@ -109,6 +109,8 @@ MOST_CHUNK_TOKENS = 1 << 20
 """As many as the longest context that any model here reaches: a longer chunk would never be filled."""
 MOST_KV_TOKENS = 1 << 28
 """More than any device holds, and few enough for the ledger of their pages to fit a host."""
+DEFAULT_URL = "http://127.0.0.1:8080"
+"""Where a server that no option says otherwise answers."""
 
 
 @attrs.frozen(kw_only=True)

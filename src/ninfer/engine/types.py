@@ -47,6 +47,10 @@ class EngineStopped(EngineError):
     """The engine runs nothing any more: it was closed, or a failure was not recoverable."""
 
 
+class EngineStarting(EngineError):
+    """The engine runs nothing yet."""
+
+
 class DeviceLost(EngineStopped):
     """The device itself has failed. Nothing can mend that from inside: the process has to end (LIFE-027)."""
 
@@ -282,7 +286,7 @@ class Engine(Protocol):
 
     @property
     def failure(self) -> EngineError | None:
-        """Why nothing can be generated any more, or None while the engine can accept work."""
+        """Why nothing can be generated any more, or yet; None while the engine can accept work."""
         ...
 
     def figures(self) -> EngineFigures:
@@ -293,7 +297,7 @@ class Engine(Protocol):
         """Hand a request to the device thread; leaving the block cancels it and frees what it owns.
 
         Raises:
-            EngineStopped: the engine accepts no work.
+            EngineStopped, EngineStarting: the engine accepts no work.
             CapacityExceeded: the prompt can never fit.
         """
         ...

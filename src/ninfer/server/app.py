@@ -23,7 +23,7 @@ from ninfer.conversation import InternalError, InvalidRequest, NotFound
 from ninfer.protocols.mounting import routes_of
 from ninfer.protocols.plugin import Protocol, Route
 from ninfer.protocols.registry import check_routes
-from ninfer.server import access, guards, models, openapi
+from ninfer.server import access, guards, models, openapi, starting
 from ninfer.server.answers import empty_response, response_of
 from ninfer.server.body_reader import BodyReader, BodyRequest, too_large
 from ninfer.server.body_room import BodyRoom
@@ -37,6 +37,7 @@ from ninfer.server.hosts import LOOPBACK_NAMES
 from ninfer.server.running import RunningCalls
 from ninfer.server.settings import ServerSettings
 from ninfer.server.unread import UnreadRoom
+from ninfer.service.accounts import current_account
 from ninfer.service.host import ServiceHost
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ def create_app(
     access.add_key_check(app, settings.api_key, envelopes)
     if settings.cors:
         access.add_cors(app)
+    starting.add_start_check(app, host, envelopes, access.OPEN_PATHS)
     models.add_routes(app, host)
     openapi.add_route(app, protocols, needs_key=settings.api_key is not None)
     bodies = BodyReader()
@@ -138,6 +140,7 @@ async def _answer_call(
         path_args=path_args,
         query={name: values[-1] for name, values in request.args.lists()},
     )
+    current_account().protocol = protocol.name
     read_body = functools.partial(bodies.read, request_ctx.request)
     exchange = Exchange(facts, protocol, route.streams, read_body, unread(request))
     request_nursery(request).start_soon(_run_call, exchange, route, running)

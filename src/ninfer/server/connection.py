@@ -19,9 +19,12 @@ from quart_trio.asgi import TrioASGIHTTPConnection
 from ninfer.conversation import InvalidRequest, Overloaded, RequestError
 from ninfer.server.body_room import BodyRoom
 from ninfer.server.unread import READ_BYTES, Unread, UnreadRoom
+from ninfer.service.accounts import Account, open_account
 
 log = logging.getLogger(__name__)
+requests = logging.getLogger("ninfer.request")
 
+MOST_PATH_CHARS = 200
 DRAIN_S = 5.0
 BODY_SILENCE_S = 75
 """A body may come slowly, but not never: what has come of it takes memory that others wait for."""
@@ -86,8 +89,11 @@ class Connection(TrioASGIHTTPConnection):
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer the request."""
+        begin_s = trio.current_time()
+        account = open_account()
         self._answering = False
         self._complete = False
+        self._status: int | None = None
         self._body_ended = trio.Event()
         self._held_bytes = 0
         extras = cast(MutableMapping[str, object], self.scope)
@@ -97,6 +103,7 @@ class Connection(TrioASGIHTTPConnection):
 
         async def watched_send(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.start":
+                self._status = event["status"]
                 await self._let_body_end()
             elif event["type"] == "http.response.body":
                 self._unread.add(len(event.get("body", b"")))
@@ -116,6 +123,16 @@ class Connection(TrioASGIHTTPConnection):
         finally:
             self.room.give_back(self._held_bytes)
             self._unread.clear()
+            requests.info("%s", self._record(account, trio.current_time() - begin_s))
+
+    def _record(self, account: Account, seconds: float) -> str:
+        """One line: what was asked, what was answered. Nothing that a client wrote but method and path."""
+        asked = f"{self.scope['method']} {self.scope['path'][:MOST_PATH_CHARS]}".encode("unicode_escape").decode()
+        status = "no answer" if self._status is None else str(self._status)
+        left = "" if self._complete else ", the client left"
+        of = f" {told}" if (told := account.text()) else ""
+        own_id = cast(MutableMapping[str, object], self.scope)[_REQUEST_ID]
+        return f"{asked}: {status}{left}, {own_id}{of}, {seconds:.3f} s"
 
     async def handle_messages(  # type: ignore[override]
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable

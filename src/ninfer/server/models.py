@@ -36,6 +36,8 @@ def add_routes(app: QuartTrio, host: ServiceHost) -> None:
     """Mount the three routes; the two below /v1 also answer under the doubled prefix."""
 
     async def health() -> Response:
+        if host.starting:
+            return _json({"status": "starting"}, 503)
         return _json({"status": "ok"}) if host.accepts_work else _json({"status": "unavailable"}, 503)
 
     async def list_models() -> Response:

@@ -67,3 +67,8 @@ class ServiceHost(ProtocolHost, Interface):
     def accepts_work(self) -> bool:
         """Whether anything can be generated; false after a failure of the whole engine. A full queue is no failure."""
         ...
+
+    @property
+    def starting(self) -> bool:
+        """Whether the model is still being loaded; nothing is accepted until it is there."""
+        ...

@@ -19,9 +19,10 @@ from ninfer.conversation import (
     ModelCard,
     NotFound,
 )
-from ninfer.engine.types import Engine, EngineError, Plan, Prompt
+from ninfer.engine.types import Engine, EngineError, EngineStarting, Plan, Prompt
 from ninfer.prompt import PreparedPrompt
 from ninfer.reply import ReplyReader, ReplyTokens
+from ninfer.service.accounts import current_account
 from ninfer.service.calls import CallReader
 from ninfer.service.capacity import Capacity
 from ninfer.service.failures import as_request_error
@@ -87,8 +88,13 @@ class Service:
 
     @property
     def accepts_work(self) -> bool:
-        """False once the engine has failed as a whole."""
+        """False until the engine is there, and once it has failed as a whole."""
         return self._engine.failure is None
+
+    @property
+    def starting(self) -> bool:
+        """True until the model is loaded."""
+        return isinstance(self._engine.failure, EngineStarting)
 
     def check_model(self, model: str) -> None:
         """Raise `NotFound` unless `model` is the public id."""
@@ -110,7 +116,10 @@ class Service:
         if self._engine.failure is not None:
             raise as_request_error(self._engine.failure)
         with self.capacity.place():
+            account = current_account()
+            account.model = self._model.id
             prepared = await self._prepare(request, deadline, most_tokens=self._engine.limits.max_context_tokens)
+            account.prompt_tokens = len(prepared.tokens)
             generation = self._plan(request, prepared)
             try:
                 submission = self._engine.submit(generation.prompt, generation.plan)
@@ -118,6 +127,8 @@ class Service:
                     yield events
             except EngineError as error:
                 raise as_request_error(error) from error
+            finally:
+                account.completion_tokens = generation.reader.consumed_tokens
 
     async def count_tokens(self, request: GenerationRequest) -> int:
         """The tokens of the prompt of `request`; counts have places of their own (EXEC-008) and need no engine.

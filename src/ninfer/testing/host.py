@@ -79,6 +79,7 @@ class FakeHost:
     model: ModelCard = CARD
     flags: ProtocolFlags = attrs.field(factory=ProtocolFlags)
     accepts_work: bool = True
+    starting: bool = False
     requests: list[GenerationRequest] = attrs.field(factory=list)
     """Every request that came, in order."""
     counted: int = 11
