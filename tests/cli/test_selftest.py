@@ -30,6 +30,10 @@ def test_a_sound_model_and_one_that_is_not_what_it_should_be(golden_chat_artifac
 
     sound = run(artifact, *options, "--json")
     assert sound.returncode == 0, sound.stderr
+    told = sound.stderr.splitlines()
+    assert told[0] == "loading weights and comparing them with their checksums"
+    assert {"decode against prefill: prompt 2 of 2", "determinism: batch 2 of 2"} <= set(told)
+    assert "preparing the device: ready (4 of 4)" in told
     report = json.loads(sound.stdout)
     assert report["passed"] is True
     assert [check["outcome"] for check in report["checks"]] == ["passed"] * 4

@@ -9,6 +9,7 @@ from ninfer.cli.bench import TILE_TOKENS, BenchOptions
 from ninfer.cli.bench_file import write_report
 from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
+from ninfer.cli.telling import telling
 from ninfer.demo import artifact_file
 from ninfer.engine.artifact import TEXT, Artifact, ArtifactError, default_cache_dir
 from ninfer.engine.artifact.checked import parse_json
@@ -46,9 +47,9 @@ def run_bench(options: BenchOptions, command: str, errors: Console) -> Report:
         if options.json is not None:
             write_report(options.json, report)
 
-    with errors.status("starting") as status:
+    with telling(errors) as tell:
         try:
-            return in_thread(lambda: run_benchmark(given, wish, status.update, keep), name="ninfer-bench")
+            return in_thread(lambda: run_benchmark(given, wish, tell, keep), name="ninfer-bench")
         except (CannotMeasure, OSError) as error:  # OSError: the folder of compiled programs
             raise Failure(str(error)) from error
 

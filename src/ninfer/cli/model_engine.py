@@ -1,8 +1,8 @@
 """A model on a device: sized, loaded, compiled and running. Importing it imports JAX.
 
 `serve` and `selftest` get the same device from here. Order: what is needed is compared with what is free, then the
-weights are loaded while programs are compiled, then the pool gets its final size, once. What the user can mend leaves
-as a `Failure` of one line.
+weights are loaded while programs are compiled, then the pool gets its final size, once; beside all that the weights are
+compared with their checksums. What the user can mend leaves as a `Failure` of one line.
 """
 
 import logging
@@ -16,6 +16,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from ninfer.cli.checksums import compared
 from ninfer.cli.failure import Failure
 from ninfer.engine.artifact import Artifact
 from ninfer.engine.cost_presets import ContextCosts, Presets, hardware_class, prefill_signature, resolve_costs
@@ -96,8 +97,14 @@ class LoadedModel:
     costs: ContextCosts
 
 
-def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_device_bytes) -> LoadedModel:
+def load_model(
+    source: ModelSource,
+    free_bytes: Callable[[], int | None] = free_device_bytes,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LoadedModel:
     """Compare need and have, then load the weights, unless the device does that. Blocks for as long as it takes.
+
+    progress: told what the device prepares, how much is done and of how much; without it the log is.
 
     Raises:
         Failure: too little memory; nothing has been loaded then.
@@ -126,7 +133,7 @@ def load_model(source: ModelSource, free_bytes: Callable[[], int | None] = free_
         max_context_tokens=limits.max_context_tokens,
         used_tokens=source.used_tokens,
         compile_cache=source.program_cache,
-        progress=_log_progress,
+        progress=progress or _log_progress,
         fit=budget.settle,
         decode_ahead_of_time=source.decode_ahead_of_time,
         load=None if form.load is None else partial(_load, form.load),
@@ -144,18 +151,25 @@ async def open_model_engine(source: ModelSource) -> AsyncIterator[RunningEngine]
     """The engine over a loaded model; entering waits until it is ready, and tells what everything takes.
 
     Raises:
-        Failure: too little memory.
+        Failure: too little memory, or weights that are not what was written.
     """
-    # In a thread, so that a signal ends the start at once; abandoned, it ends with the process.
-    loaded = await trio.to_thread.run_sync(partial(load_model, source), abandon_on_cancel=True)
-    log.info("%s", loaded.costs.record())
     async with AsyncExitStack() as stack:
-        try:
-            engine = await stack.enter_async_context(open_engine(loaded.device, loaded.limits))
-        except TooLittleMemory as error:
-            raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
+        with compared(source.artifact) as comparison:
+            # In a thread, so that a signal ends the start at once; abandoned, it ends with the process.
+            loaded = await trio.to_thread.run_sync(partial(load_model, source), abandon_on_cancel=True)
+            comparison.look()  # what is damaged is often known before programs are compiled
+            log.info("%s", loaded.costs.record())
+            engine = await _opened(stack, loaded, source)
+            await trio.to_thread.run_sync(comparison.wait, abandon_on_cancel=True)
         log_memory(loaded.budget.plan)
         yield engine
+
+
+async def _opened(stack: AsyncExitStack, loaded: LoadedModel, source: ModelSource) -> RunningEngine:
+    try:
+        return await stack.enter_async_context(open_engine(loaded.device, loaded.limits))
+    except TooLittleMemory as error:
+        raise Failure(f"{error}; less is needed with {_remedies(source.pool)}") from error
 
 
 def context_costs(source: ModelSource) -> ContextCosts:

@@ -11,12 +11,14 @@ import attrs
 from rich.console import Console
 
 from ninfer.cli.assembly import House, open_house
+from ninfer.cli.checksums import compared
 from ninfer.cli.converting import progress_bar, terminated_cleanly
 from ninfer.cli.deep_stack import in_thread
 from ninfer.cli.failure import Failure
 from ninfer.cli.model_engine import load_model
 from ninfer.cli.options import CapacityOptions, KernelOptions, ModelOptions, ServeOptions
 from ninfer.cli.selftest import SelftestOptions
+from ninfer.cli.telling import telling
 from ninfer.engine.artifact import ArtifactError
 from ninfer.engine.memory import TooLittleMemory
 from ninfer.engine.programs.footprint import device_kind
@@ -49,25 +51,28 @@ def run_selftest(path: Path, options: SelftestOptions, errors: Console) -> dict[
     )
     with terminated_cleanly(), progress_bar(errors) as progress:
         house = open_house(path, serving, progress)
-    with house.artifact, errors.status("loading and compiling") as status:
+    with house.artifact, telling(errors) as tell:
         folder = options.golden or golden_folder(house.artifact.file)
         try:
             golden = read_golden(folder) if options.golden or folder.is_dir() else ()
-        except (ArtifactError, OSError) as error:
+        except ArtifactError as error:
             raise Failure(f"golden vectors: {error}") from error
-        return in_thread(
-            lambda: _run(house, golden, lambda name: status.update(f"checked: {name}")), name="ninfer-selftest"
-        )
+        return in_thread(lambda: _run(house, golden, tell), name="ninfer-selftest")
 
 
-def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str], None]) -> dict[str, object]:
+def _run(house: House, golden: tuple[GoldenVectors, ...], tell: Callable[[str], None]) -> dict[str, object]:
     """Load, compile and test."""
     begin_s = time.monotonic()
-    loaded = load_model(house)
-    try:
-        loaded.device.prepare()
-    except (TooLittleMemory, OSError) as error:  # OSError: the folder of compiled programs
-        raise Failure(str(error)) from error
+    tell("loading weights and comparing them with their checksums")
+    with compared(house.artifact) as comparison:
+        loaded = load_model(
+            house, progress=lambda name, done, total: tell(f"preparing the device: {name} ({done} of {total})")
+        )
+        try:
+            loaded.device.prepare()
+        except (TooLittleMemory, OSError) as error:  # OSError: the folder of compiled programs
+            raise Failure(str(error)) from error
+        comparison.wait()
     ready_s = time.monotonic() - begin_s
     subject = Subject(
         device=loaded.device,
@@ -75,11 +80,9 @@ def _run(house: House, golden: tuple[GoldenVectors, ...], checked: Callable[[str
         used_tokens=min(house.used_tokens, house.config.vocab_size),
         golden=golden,
         compared_tokens=min(32, loaded.limits.max_context_tokens // 4),
+        tell=tell,
     )
-    checks: list[Check] = []
-    for check in run_checks(subject):
-        checks.append(check)
-        checked(check.name)
+    checks: list[Check] = list(run_checks(subject))
     plan = loaded.budget.plan
     return {
         "artifact": str(house.artifact.file),

@@ -2,13 +2,13 @@
 
 Knows which tensors an architecture must have (`expected.py`); does not know what they are used for. Invariant: an open
 artifact has all its volumes, of the right size and from one conversion, and every component it lists is complete. The
-bytes of tensors are compared with their checksums by `verify` alone, so that a start reads only what it needs.
+bytes of tensors are compared with their checksums by `verify` and `check_tensor` alone, so that opening reads little.
 """
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -195,6 +195,14 @@ class Artifact:
             dominant_format=max(sizes, key=lambda name: (sizes[name], name)),
         )
 
+    def check_tensor(self, name: str, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Compare a tensor's bytes with their checksum, piece by piece for as long as `go_on` says so.
+
+        Raises:
+            ArtifactError: they are not what was written.
+        """
+        self._check(f"tensor {name}", self._record(name).stored, go_on)
+
     def verify(self) -> Iterator[str]:
         """Compare everything stored with its checksum; yields each object's name once it is found good.
 
@@ -229,10 +237,12 @@ class Artifact:
         start = self.file_offset(stored)
         return self._volumes[stored.volume].view[start : start + stored.size_bytes]
 
-    def _check(self, name: str, stored: Stored) -> None:
+    def _check(self, name: str, stored: Stored, go_on: Callable[[], bool] = lambda: True) -> None:
         data = self._bytes(stored)
         state = hashlib.blake2b(digest_size=DIGEST_BYTES)
         for start in range(0, len(data), VERIFY_PIECE_BYTES):
+            if not go_on():
+                return
             state.update(data[start : start + VERIFY_PIECE_BYTES])
         if state.hexdigest() != stored.checksum:
             file = self._volumes[stored.volume].file

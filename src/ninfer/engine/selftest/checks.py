@@ -55,6 +55,8 @@ class Subject:
     golden: tuple[GoldenVectors, ...] = ()
     compared_tokens: int = 32
     """Tokens that each prompt of the divergence check decodes."""
+    tell: Callable[[str], None] = lambda step: None
+    """Called with what is done next: the checks of a large model take minutes."""
 
     def lane(
         self, prompt: tuple[int, ...], sampling: Sampling, *, slot: int = 0, order: Sequence[int] = ()
@@ -84,6 +86,7 @@ def check_divergence(subject: Subject) -> Check:
     rng = np.random.default_rng(1)
     terms, farthest, same = [], 0.0, 0
     for seed, length in enumerate((7, 130)):
+        subject.tell(f"decode against prefill: prompt {seed + 1} of 2")
         prompt = _prompt(rng, subject, subject.room(length, subject.compared_tokens + 1))
         lane = subject.lane(prompt, Sampling(temperature=1.0, seed=seed))
         lane.prefill(subject.limits.prefill_chunk_tokens)
@@ -127,12 +130,14 @@ def check_determinism(subject: Subject) -> Check:
     ]
     alone = []
     for seed, prompt in enumerate(prompts):
+        subject.tell(f"determinism: prompt {seed + 1} of {len(prompts)} alone")
         one = subject.lane(prompt, Sampling(temperature=0.8, seed=seed))
         one.prefill(chunk)
         decode([one], _DECODED)
         alone.append(one)
     rows = different = 0
     for batch in range(1, lanes + 1):
+        subject.tell(f"determinism: batch {batch} of {lanes}")
         pages, slots = rng.permutation(subject.device.total_pages).tolist(), rng.permutation(lanes)
         together = []
         for place, index in enumerate(rng.permutation(len(prompts))[:batch]):
@@ -160,7 +165,8 @@ def check_golden(subject: Subject) -> Check:
     if not subject.golden:
         return Check(name=name, outcome=Outcome.SKIPPED, summary="there are none beside the artifact")
     wrong, compared, farthest = 0, 0, 0.0
-    for vectors in subject.golden:
+    for number, vectors in enumerate(subject.golden, 1):
+        subject.tell(f"golden vectors: prompt {number} of {len(subject.golden)}")
         most = subject.room(len(vectors.prompt), len(vectors.greedy))
         if most < len(vectors.prompt):
             return Check(
