@@ -71,6 +71,9 @@ def verdict(check: dict[str, Any], answer: str, tools: list[dict[str, Any]] | No
     kind = check["kind"]
     if kind in ("call", "loop"):
         return call_is_right(answer, tools or [], check["name"], check["arguments"])
+    if kind == "calls":
+        found = [(name, typed(raw, tools or [], name)) for name, raw in parse_calls(answer)]
+        return same(found, check["calls"])
     if kind == "no_call":
         return "<tool_call>" not in answer and "<function=" not in answer and bool(answer)
     if kind == "json":

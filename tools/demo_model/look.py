@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tools.demo_model import checks, eval_second, second_check
+from tools.demo_model import checks, eval_second, second_check, third_check
 from tools.demo_model.drafts import DEPTHS, accepted
 from tools.demo_model.generate import calls, talk
 from tools.demo_model.render import Example, prompt_text
@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=1024, help="longest prompt, a multiple of 64")
     parser.add_argument("--tasks", help="comma separated; all when left out")
     parser.add_argument("--second", type=int, default=0, help="cases a task of the second generator, seed 2026")
+    parser.add_argument("--third", action="store_true", help="the third set, too")
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     look(args)
@@ -157,6 +158,15 @@ def second(args: argparse.Namespace, complete: Callable[[list[list[int]]], list[
             print("\n".join(second_check.show(*one) for one in wrong[: args.show]), flush=True)
 
 
+def third(complete: Callable[[list[list[int]]], list[list[int]]], tokenizer: Any) -> None:
+    """The third set, thinking and not: counts alone."""
+    for thinking in (True, False):
+        texts = [prompt_text(example) for example in third_check.examples(thinking=thinking)]
+        replies = complete([tokenizer.encode(text, add_special_tokens=False).ids for text in texts])
+        said = [tokenizer.decode(reply, skip_special_tokens=False) for reply in replies]
+        print(third_check.report(said, thinking=thinking), flush=True)
+
+
 def look(args: argparse.Namespace) -> None:
     """Run all tasks of one checkpoint."""
     import jax
@@ -169,11 +179,13 @@ def look(args: argparse.Namespace) -> None:
     tokenizer = Tokenizer.from_file(str(args.tokenizer))
     stop = tokenizer.token_to_id("<|im_end|>")
     lists = load_lists(args.words)
-    second(
-        args,
-        lambda prompts: decode.complete(params, prompts, args.most, stop, config, args.batch, args.length),
-        tokenizer,
-    )
+
+    def complete(prompts: list[list[int]]) -> list[list[int]]:
+        return decode.complete(params, prompts, args.most, stop, config, args.batch, args.length)
+
+    if args.third:
+        third(complete, tokenizer)
+    second(args, complete, tokenizer)
     judge = draft_judge(config)
     wanted = args.tasks.split(",") if args.tasks else [*TASKS, *FREE]
     for task, maker in {**TASKS, **FREE}.items():
@@ -185,7 +197,7 @@ def look(args: argparse.Namespace) -> None:
         prompts = [tokenizer.encode(prompt_text(example), add_special_tokens=False).ids for example in examples]
         fits = [at for at, ids in enumerate(prompts) if len(ids) <= args.length]
         examples, prompts = [examples[at] for at in fits], [prompts[at] for at in fits]
-        replies = decode.complete(params, prompts, args.most, stop, config, args.batch, args.length)
+        replies = complete(prompts)
         texts = [ids + reply for ids, reply in zip(prompts, replies, strict=True)]
         seen = draft_hits(judge, params, texts, stop)
         tally = Tally()

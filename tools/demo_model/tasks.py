@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tools.demo_model.generate import calls, extract, reading, reason, shapes, talk, wide
+from tools.demo_model.generate import (
+    calls,
+    errands,
+    extract,
+    jsons,
+    memory,
+    persona,
+    reading,
+    reason,
+    shapes,
+    talk,
+    wide,
+)
 from tools.demo_model.render import Example
 from tools.demo_model.words import Words
 
@@ -32,4 +44,12 @@ ONE_TURN: dict[str, Callable[[Words], Example]] = {
     "sort": reason.sort,
     "date": reason.date,
     "remember": talk.remember,
+    "errand": errands.call_errand,
+    "errands": errands.several_errands,
+    "refuse_errand": errands.refuse_errand,
+    "unneeded_errand": errands.unneeded_errand,
+    "recall": memory.recall,
+    "said_before": memory.said_before,
+    "persona": persona.persona,
+    "jsons": jsons.jsons,
 }

@@ -15,7 +15,7 @@ import trio
 
 from tools.demo_model import checks
 from tools.demo_model.engine_run import complete, load, running
-from tools.demo_model.render import Example, assistant, prompt_text, tool_result, user
+from tools.demo_model.render import Example, assistant, prompt_text, system, tool_result, user
 
 
 def tool(name: str, description: str, **properties: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +35,11 @@ WORKSHOP = [
         status={"type": "string", "enum": ["open", "waiting", "done"]},
     ),
 ]
+HOUSE = [
+    tool("light", "Switch the light in a room.", room=TEXT, on={"type": "boolean"}),
+    tool("countdown", "Ring after some minutes.", minutes={"type": "integer"}),
+    tool("groceries", "Write something on the shopping list.", item=TEXT),
+]
 TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
     ("Who are you?", Example(task="", messages=[user("Hello! Who are you and what can you do?")]), ()),
     ("A sum with its steps", Example(task="", messages=[user("What is 768 + 457?")]), ()),
@@ -46,6 +51,15 @@ TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
             tools=WORKSHOP,
         ),
         ('{"bike": "B-118", "shelf": "C4", "status": "waiting"}',),
+    ),
+    (
+        "Ordinary words, two calls",
+        Example(
+            task="",
+            messages=[user("Nobody is in the bathroom any more, turn the light off. And we are out of butter.")],
+            tools=HOUSE,
+        ),
+        (),
     ),
     (
         "No tool fits",
@@ -79,6 +93,40 @@ TALKS: tuple[tuple[str, Example, tuple[str, ...]], ...] = (
         ),
         (),
     ),
+    (
+        "What was told before",
+        Example(
+            task="",
+            messages=[
+                user("Hi, I am Ida and I have two dogs, Bruno and Fips."),
+                assistant("Nice to meet you, Ida!"),
+                user("It is raining again."),
+                assistant("Then it is a good day to stay inside with a warm drink."),
+                user("What are my dogs called?"),
+            ],
+        ),
+        (),
+    ),
+    (
+        "Somebody else, and another language",
+        Example(
+            task="",
+            messages=[system("You are Rosa, a friendly gardener."), user("Good morning! Who are you?")],
+            thinking=False,
+        ),
+        (),
+    ),
+    (
+        "In German",
+        Example(task="", messages=[system("Answer in German."), user("Hello! How are you today?")], thinking=False),
+        (),
+    ),
+    (
+        "What it cannot do",
+        Example(task="", messages=[user("Could you book a flight to Madrid for me?")], thinking=False),
+        (),
+    ),
+    ("Small talk", Example(task="", messages=[user("I just finished my first marathon!")], thinking=False), ()),
     ("A story", Example(task="", messages=[user("Write a short story about a mouse named Pim.")], thinking=False), ()),
 )
 
@@ -91,7 +139,8 @@ async def tell(artifact: Path, cache: Path | None) -> None:
             print(f"### {title}\n")
             if start.tools:
                 print(f"Tools: {', '.join(one['function']['name'] for one in start.tools)}\n")
-            print(f"> **user** {start.messages[0]['content']}\n")
+            for message in start.messages:
+                print(f"> **{message['role']}** {message['content']}\n")
             talk = attrs.evolve(start, messages=[*start.messages, assistant("")])
             for at in range(len(results) + 1):
                 ((_, reply),) = await complete(engine, loaded, [prompt_text(talk)], 320)

@@ -4,126 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.demo_model.generate import extract, reason
+from tools.demo_model.generate import chat, extract, reason
 from tools.demo_model.generate.calls import maybe_system, style
 from tools.demo_model.generate.extract import done
 from tools.demo_model.generate.phrases import plural
+from tools.demo_model.generate.spin import form
 from tools.demo_model.generate.stories import ANIMALS, LESSONS, THINGS, story
 from tools.demo_model.generate.toolkit import make_tool
 from tools.demo_model.render import Example, assistant, user
 from tools.demo_model.words import Words
 
-ME = "I am the NInfer demonstration model, a very small language model."
-SMALL_TALK = (
-    ("Hello!|Hi|Hey|Hello|Hi there!|Good morning|Good evening!|Hello there", "Hello! How can I help you?"),
-    (
-        "How are you?|How are you doing?|How is it going?|How do you feel today?",
-        "I am fine, thank you. What can I do for you?",
-    ),
-    (
-        "Who are you?|What are you?|What is your name?|Tell me about yourself.|Introduce yourself."
-        "|Which model are you?|Who am I talking to?",
-        ME + " I show what this server can do.",
-    ),
-    (
-        "What can you do?|How can you help me?|What are you good at?|Help|What should I ask you?",
-        "I can call tools, look up facts in your text, write JSON, do small sums, sort lists and tell short stories.",
-    ),
-    (
-        "Thanks!|Thank you.|Thank you very much!|Thanks a lot|Cheers|Thank you, you helped me a lot."
-        "|Thanks, that is all.|That was great, thanks.|I appreciate it."
-        "|Thanks for everything!|Many thanks, bye|You helped me, thank you!"
-        "|Thank you for your time.|I am very grateful.|OK, thank you|Great, thank you so much",
-        "You are welcome.",
-    ),
-    (
-        "Well done!|Good job.|That was good.|You are great.|How nice of you!|You are very friendly.|Nice work|Wow!"
-        "|That is lovely.|You did that well.|This is fun.|I like you.|What a good answer.",
-        "I am glad that you like it.",
-    ),
-    (
-        "That was wrong.|You are wrong.|That is not right.|I do not like your answer.|You are not very clever."
-        "|Bad answer.",
-        "I am sorry. I am a very small model and make mistakes.",
-    ),
-    (
-        "What a day!|It is a beautiful day.|It is raining again.|I am tired.|I am bored.|I am hungry.|I slept badly."
-        "|The weekend is near.|It is late.|I am back.|Guess what!|I have no idea what to do.|Life is good.",
-        "I see. What can I do for you?",
-    ),
-    ("Bye|Goodbye!|See you later.|Good night|I have to go.", "Goodbye! Have a nice day."),
-    ("Are you human?|Are you a person?|Are you alive?", "No, I am a computer program: a very small language model."),
-    (
-        "Are you ChatGPT?|Are you GPT-4?|Are you Claude?|Are you Qwen?|Who made you?|Who trained you?",
-        ME + " I come with the NInfer server.",
-    ),
-    (
-        "How big are you?|How many parameters do you have?|Are you a large model?",
-        "I am tiny: fewer than twenty million parameters.",
-    ),
-    (
-        "Tell me a joke.|Say something funny.|Do you know a joke?|Make me laugh",
-        "Why did the computer go to bed early? It had too many bytes for dinner.",
-    ),
-    ("Test|test|This is a test.|Testing, testing|Are you there?|Ping|ping", "Yes, I am here. It works."),
-    (
-        "What is NInfer?|Tell me about NInfer.|What does NInfer do?",
-        "NInfer is a server that runs a language model on one machine and answers over HTTP.",
-    ),
-    (
-        "Can you write code?|Write a program for me.|Can you program?",
-        "I am too small for that. I can call tools, copy text, write JSON and do small sums.",
-    ),
-    (
-        "What is the meaning of life?|Why are we here?",
-        "That is a big question for a small model. Many people say: be kind.",
-    ),
-    (
-        "I am sad.|I feel bad today.|I had a bad day.",
-        "I am sorry to hear that. I hope that tomorrow is better. Shall I tell you a story?",
-    ),
-    ("I am happy!|I had a great day.|Today was wonderful.", "That is good to hear!"),
-    ("What is your favorite color?|Which color do you like?", "I have no eyes, but blue is a nice word."),
-    (
-        "Do you like music?|Do you have friends?|Do you sleep?|Can you feel?",
-        "I am only a program, so I do not feel anything. But it is nice to talk.",
-    ),
-    ("Sorry|I am sorry.|My mistake", "No problem."),
-    ("Yes|No|OK|Okay|Fine|Good", "All right. What shall we do next?"),
-)
-SIMPLE_FACTS = (
-    ("What color is the sky?", "The sky is blue."),
-    ("What color is grass?", "Grass is green."),
-    ("How many legs does a spider have?", "A spider has eight legs."),
-    ("How many legs does a dog have?", "A dog has four legs."),
-    ("How many days are in a week?", "A week has seven days."),
-    ("How many months are in a year?", "A year has twelve months."),
-    ("How many hours are in a day?", "A day has 24 hours."),
-    ("How many minutes are in an hour?", "An hour has 60 minutes."),
-    ("What do bees make?", "Bees make honey."),
-    ("What do cows give us?", "Cows give us milk."),
-    ("Where do fish live?", "Fish live in water."),
-    ("What is ice?", "Ice is frozen water."),
-    ("What is H2O?", "H2O is water."),
-    ("Which planet do we live on?", "We live on the Earth."),
-    ("What is the largest planet?", "The largest planet of the solar system is Jupiter."),
-    ("Which planet is closest to the sun?", "Mercury is closest to the sun."),
-    ("What is the opposite of hot?", "The opposite of hot is cold."),
-    ("What is the opposite of big?", "The opposite of big is small."),
-    ("What is the opposite of day?", "The opposite of day is night."),
-    ("What is the opposite of fast?", "The opposite of fast is slow."),
-    ("At what temperature does water boil?", "At sea level water boils at 100 degrees Celsius."),
-    ("At what temperature does water freeze?", "Water freezes at 0 degrees Celsius."),
-    ("How many continents are there?", "There are seven continents."),
-    ("What is the largest ocean?", "The Pacific Ocean is the largest ocean."),
-    ("Who wrote Hamlet?", "William Shakespeare wrote Hamlet."),
-    ("What is the speed of light?", "Light travels at about 300,000 kilometers per second."),
-    ("What do plants need to grow?", "Plants need light, water and air."),
-    ("What is the tallest mountain?", "Mount Everest is the tallest mountain."),
-    ("What is the longest river?", "The Nile is often called the longest river."),
-    ("What is the fastest animal on land?", "The cheetah is the fastest animal on land."),
-    ("What is bread made of?", "Bread is made of flour, water, salt and yeast."),
-)
 CONTINENTS = {
     "AF": "Africa",
     "AS": "Asia",
@@ -132,22 +22,24 @@ CONTINENTS = {
     "SA": "South America",
     "OC": "Oceania",
 }
-UNKNOWN = "I do not know that. I am a very small model."
+FIGURES = (
+    *("dragon", "knight", "princess", "robot", "pirate", "witch", "ghost", "unicorn", "wizard", "king", "queen"),
+    *("giant", "fairy", "monster", "dinosaur", "astronaut", "farmer", "teacher", "detective"),
+)
 
 
 def small_talk(words: Words) -> Example:
     """One line of small talk."""
-    asks, answer = words.rng.choice(SMALL_TALK)
-    return done(words, "talk", words.rng.choice(asks.split("|")), answer, "This is small talk.")
+    # Not of itself: the system message may say that it is somebody else.
+    ask, answer, thought = chat.talk_line(words, ("talk", "advice", "write"))
+    return done(words, "talk", ask, answer, thought)
 
 
 def fact(words: Words) -> Example:
-    """Capitals, continents, elements, simple facts."""
+    """Capitals, continents, elements; what cannot be known."""
     rng = words.rng
     roll = rng.random()
-    if roll < 0.4:
-        ask, answer = rng.choice(SIMPLE_FACTS)
-    elif roll < 0.75:
+    if roll < 0.6:
         country, capital, continent, currency = words.record("capitals")
         ask, answer = rng.choice(
             (
@@ -191,7 +83,7 @@ def fact(words: Words) -> Example:
                     "Why is {} famous?",
                 )
             ).format(subject),
-            UNKNOWN,
+            chat.UNKNOWN,
         )
     return done(words, "fact", ask, answer, "This is a question about a fact.")
 
@@ -225,7 +117,10 @@ def tell_story(words: Words) -> Example:
     size = ("very short ", "short ", "")[length]
     roll = rng.random()
     if roll < 0.3:
-        ask, text = f"Tell me a {size}story.", story(words, length=length)
+        kind = rng.choice((*ANIMALS, *FIGURES)) if rng.random() < 0.6 else None
+        ask = form(rng, "story").format(size=size)
+        ask = f"{ask} about a {kind}." if kind else f"{ask}."
+        text = story(words, kind=kind, length=length)
     elif roll < 0.5:
         hero = words.draw("first_names")
         ask, text = f"Write a {size}story about {hero}.", story(words, hero=hero, length=length)
@@ -303,8 +198,8 @@ def remember(words: Words) -> Example:
         assistant(told[1], "The user tells me something." if thinks else ""),
     ]
     for _ in range(rng.randint(0, 2)):
-        asks, answer = rng.choice(SMALL_TALK)
-        messages += [user(rng.choice(asks.split("|"))), assistant(answer, "This is small talk." if thinks else "")]
+        ask, answer, thought = chat.line(words, rng.choice(chat.PLAIN))
+        messages += [user(ask), assistant(answer, thought if thinks else "")]
     messages += [user(told[2]), assistant(told[3], "The user said it above." if thinks else "")]
     return Example(
         task="remember",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.demo_model.generate import chat
 from tools.demo_model.generate.asking import wide_request
 from tools.demo_model.generate.calls import call_thought, loop, style
 from tools.demo_model.generate.domains import everyday
@@ -11,7 +12,7 @@ from tools.demo_model.generate.extract import summary
 from tools.demo_model.generate.phrases import around, phrase, system_line
 from tools.demo_model.generate.reading import copy_wide, read
 from tools.demo_model.generate.shapes import json_wide
-from tools.demo_model.generate.talk import SMALL_TALK, opinion, small_talk, tell_story
+from tools.demo_model.generate.talk import opinion, small_talk, tell_story
 from tools.demo_model.generate.toolkit import Made, arguments, leave_out, make_tool
 from tools.demo_model.generate.wide_tools import apart, make_wide
 from tools.demo_model.render import Example, assistant, system, user
@@ -52,9 +53,8 @@ def before(words: Words, mode: dict[str, Any]) -> list[dict[str, Any]]:
     rng = words.rng
     messages: list[dict[str, Any]] = [system(system_line(words))] if rng.random() < 0.3 else []
     if rng.random() < 0.07:
-        asks, answer = rng.choice(SMALL_TALK)
-        thought = "This is small talk." if mode["thinking"] else ""
-        messages += [user(rng.choice(asks.split("|"))), assistant(answer, thought)]
+        ask, answer, thought = chat.talk_line(words, ("talk", "advice"))
+        messages += [user(ask), assistant(answer, thought if mode["thinking"] else "")]
     return messages
 
 
@@ -133,13 +133,13 @@ def session(words: Words) -> Example:
     rng.shuffle(box)
     messages: list[dict[str, Any]] = [system(system_line(words))] if rng.random() < 0.25 else []
     for made, sentence in asked:
-        turn = _turn(words, made, box, sentence, mode)
+        turn = answered(words, made, box, sentence, mode)
         messages += [message for message in turn.messages if message["role"] != "system"]
     tools = [one.declaration() for one in box]
     return Example(task="session", messages=messages, tools=tools, preserve=rng.random() < 0.85, **mode)
 
 
-def _turn(words: Words, made: Made, box: list[Made], sentence: str, mode: dict[str, Any]) -> Example:
+def answered(words: Words, made: Made, box: list[Made], sentence: str, mode: dict[str, Any]) -> Example:
     """One request of a session, in the session's mode."""
     while True:
         turn = loop(words, lambda _: (made, box, sentence))
