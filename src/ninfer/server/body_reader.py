@@ -4,6 +4,7 @@ It knows HTTP bodies and JSON, no protocol. Invariants: no body keeps the event 
 a small one takes; of large ones so few are read at once that their objects have room.
 """
 
+import traceback
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from quart.wrappers import Request
 from quart_trio.wrappers.request import TrioBody, TrioRequest
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from ninfer.conversation import InvalidRequest, RequestTooLarge
+from ninfer.conversation import InvalidRequest, RequestError, RequestTooLarge
 from ninfer.protocols.plugin import Decoded, JSONValue
 from ninfer.server.connection import dropped_body
 from ninfer.server.json_reader import read_json
@@ -70,9 +71,11 @@ class BodyReader:
             body: bytearray = await request.body
         except RequestEntityTooLarge:
             raise too_large(request) from None
-        request.body.clear()
+        finally:
+            request.body.clear()
         dropped = dropped_body(request)
         if dropped is not None:
+            body.clear()
             raise dropped
         if len(body) < THREAD_BYTES:
             return decode(read_json(body, texts))
@@ -89,6 +92,24 @@ def too_large(request: Request) -> RequestTooLarge:
 
 
 def _decoded(body: bytearray, decode: Callable[[JSONValue], Decoded], texts: tuple[str, ...]) -> Decoded:
-    value = read_json(body, texts)
-    body.clear()  # its memory is free while `decode` makes more
-    return decode(value)
+    try:
+        value = read_json(body, texts)
+    finally:
+        body.clear()  # its memory is free while `decode` makes more, or while somebody looks at the error
+    try:
+        return decode(value)
+    except RequestError as error:
+        _let_go(error)
+        raise
+    finally:
+        del value
+
+
+def _let_go(error: BaseException) -> None:
+    """Clear the frames that `error` was raised in: errors that know each other would keep the body's values in them."""
+    found: list[BaseException | None] = [error]
+    for one in found:
+        if one is not None:
+            traceback.clear_frames(one.__traceback__)
+            found += [other for other in (one.__context__, one.__cause__) if other not in found]
+            found += one.exceptions if isinstance(one, BaseExceptionGroup) else ()

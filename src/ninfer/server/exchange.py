@@ -163,6 +163,7 @@ class Exchange:
             log.error("request %s: the protocol %s ended without an answer", self.request_id, self._protocol.name)
             error = self._fault()
         self._finish(error)
+        del error  # it knows this frame and all that it was raised in, so nothing of the request would go before both
 
     async def begin(self, keep_alive_s: float) -> bool:
         """Wait for what the answer begins with; true if its first bytes have to be a keep-alive.
