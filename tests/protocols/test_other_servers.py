@@ -11,8 +11,7 @@ from ninfer.protocols.openai_responses.wire import ResponsesBody
 from ninfer.protocols.other_servers import OTHER_SERVERS
 from ninfer.protocols.registry import load_protocols
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import post_json
+from ninfer.testing import CARD, FakeHost, post_json
 from tests.protocols.everywhere import CHAT, COUNTS, MESSAGES, RESPONSES
 
 SAID = [{"role": "user", "content": "Hi"}]

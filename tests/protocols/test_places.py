@@ -8,8 +8,7 @@ import pytest
 from ninfer.conversation import InvalidRequest
 from ninfer.protocols.registry import load_protocols
 from ninfer.server.app import create_app
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import post_json
+from ninfer.testing import CARD, FakeHost, post_json
 from tests.fuzz.house import MODEL, open_house
 from tests.protocols.everywhere import CHAT, COUNTS, MESSAGES, RESPONSES
 

@@ -15,8 +15,7 @@ from ninfer.protocols.openai_responses import OpenAIResponses
 from ninfer.server.app import create_app
 from ninfer.server.hosts import LOOPBACK_NAMES, Host, host_name, is_loopback, read_host, read_origin
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import CARD, FakeHost
-from tests.fakes.server import ASGIAnswer, asgi_call
+from ninfer.testing import CARD, ASGIAnswer, FakeHost, asgi_call
 
 CHAT = "/v1/chat/completions"
 BODY = json.dumps({"model": CARD.id, "messages": [{"role": "user", "content": "Hi"}]}).encode()

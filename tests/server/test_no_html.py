@@ -14,8 +14,7 @@ from ninfer.protocols.plugin import Protocol
 from ninfer.server.app import create_app
 from ninfer.server.http1 import HEAD_BYTES
 from ninfer.server.settings import ServerSettings
-from tests.fakes.host import FakeHost
-from tests.fakes.server import RunningServer, asgi_call, running_server
+from ninfer.testing import FakeHost, RunningServer, asgi_call, running_server
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "BREW", "get", "A-B.C_1"]
 SERVED = [
