@@ -6,6 +6,7 @@ The compile cache is a folder that the caller names; the first start may have to
 import os
 import signal
 import subprocess
+import threading
 import sys
 import time
 from collections.abc import Iterator
@@ -42,10 +43,13 @@ def served(artifact: Path, cache: Path, *, context_tokens: int) -> Iterator[Serv
                 break
         else:
             raise SystemExit(f"the server ended with {process.wait()} before it was ready")
-        yield Served(url, time.perf_counter() - begin_s)
+        ready_s = time.perf_counter() - begin_s
+        # A record for each request follows, and a full pipe would stop the server.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        yield Served(url, ready_s)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.wait(timeout=60)
 
 
 def stream_rate(url: str, new_tokens: int) -> float:
