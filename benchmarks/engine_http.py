@@ -6,8 +6,8 @@ The compile cache is a folder that the caller names; the first start may have to
 import os
 import signal
 import subprocess
-import threading
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
