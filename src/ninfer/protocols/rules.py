@@ -82,10 +82,11 @@ class Integer:
 
 @attrs.frozen
 class String:
-    """A JSON string, perhaps one of a few."""
+    """A JSON string, perhaps one of a few, or of so many characters at most."""
 
     one_of: tuple[str, ...] = ()
     non_empty: bool = False
+    most_chars: int | None = None
 
     def apply(self, value: object, inner: Callable[[object], object]) -> object:
         """The string itself."""
@@ -96,6 +97,8 @@ class String:
             raise Fault(expected, value, "invalid_type")
         if (self.one_of and value not in self.one_of) or (self.non_empty and not value):
             raise Fault(expected, value)
+        if self.most_chars is not None and len(value) > self.most_chars:
+            raise Fault(f"{expected} of at most {self.most_chars} characters", value, "string_above_max_length")
         return value
 
 

@@ -10,7 +10,6 @@ that are read by their `type`, are decided beyond the wire types.
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Literal, cast, get_args, get_origin
 
 import attrs
@@ -101,11 +100,10 @@ class WireSchemas:
                 return {"type": "number", **_limits(minimum=_finite(low), maximum=_finite(high))}
             case Integer(low, high):
                 return {"type": "integer", **_limits(minimum=low, maximum=high)}
-            case String(one_of, non_empty):
-                limits: Mapping[str, object] = (
-                    {"enum": list(one_of)} if one_of else {"minLength": 1} if non_empty else {}
-                )
-                return {"type": "string", **limits}
+            case String(one_of, non_empty, most_chars):
+                if one_of:
+                    return {"type": "string", "enum": list(one_of)}
+                return {"type": "string", **_limits(minLength=1 if non_empty else None, maxLength=most_chars)}
             case Boolean():
                 return {"type": "boolean"}
             case Object():

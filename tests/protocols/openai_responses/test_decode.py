@@ -1,5 +1,6 @@
 """Responses bodies: what is taken over, what is refused, and that an error names its place and its value."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,26 @@ def test_instructions_lead_as_a_developer_turn_and_are_no_item() -> None:
         ("user", "Hi"),
     ]
     assert len(call_.input) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("user", lambda text: {"user": text}),
+        ("safety_identifier", lambda text: {"safety_identifier": text}),
+        ("prompt_cache_key", lambda text: {"prompt_cache_key": text}),
+        ("reasoning.summary", lambda text: {"reasoning": {"summary": text}}),
+        ("reasoning.generate_summary", lambda text: {"reasoning": {"generate_summary": text}}),
+        ("text.verbosity", lambda text: {"text": {"verbosity": text}}),
+    ],
+)
+def test_what_every_event_repeats_is_short(path: str, fields: Callable[[str], dict[str, Any]]) -> None:
+    longest = "😀" * 512
+    assert longest in str(echoed_fields(read(body(**fields(longest)))))
+    for value, code in ((longest + "x", "string_above_max_length"), ({"a": "b"}, "invalid_type")):
+        with pytest.raises(RequestError) as caught:
+            read(body(**fields(value)))
+        assert (caught.value.code, caught.value.param) == (code, path)
 
 
 ACCEPTED: dict[str, list[Any]] = {

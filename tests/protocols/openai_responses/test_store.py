@@ -104,11 +104,26 @@ def test_contexts_are_counted_once() -> None:
         user("x"),
         reasoning("x"),
         user("x" * 1000),
+        user("x" * 1000 + "😀"),
+        user("é" * 1000),
+        user("ж" * 1000),
+        user([{"type": "input_text", "text": f"{'x' * 100}😀"}] * 10),
         user([{"type": "input_text", "text": "x"}] * 30),
         call("c", arguments="{}"),
         call("c", arguments=json.dumps({"a": [[]] * 100, "b": [0.5, {"c": None}] * 30})),
     ],
-    ids=["short", "reasoning", "long", "parts", "call", "arguments"],
+    ids=[
+        "short",
+        "reasoning",
+        "long",
+        "one emoji",
+        "Latin",
+        "Cyrillic",
+        "emoji in parts",
+        "parts",
+        "call",
+        "arguments",
+    ],
 )
 def test_what_is_counted_is_what_memory_it_takes(item: dict[str, Any]) -> None:
     # Counted as JSON, a quarter of a gigabyte of short Items took two.

@@ -138,7 +138,7 @@ class OutputConfig:
 class PromptBody:
     """What decides the prompt: all of a token count, and the same part of a request (ATOK-002)."""
 
-    model: Name
+    model: Annotated[str, String(non_empty=True, most_chars=512)]
     messages: Annotated[tuple[WireMessage, ...], Array(least=1)]
     system: Blocks = ()
     tools: Annotated[tuple[AnyObject, ...], Array()] = ()

@@ -22,7 +22,7 @@ def echoed_fields(call: ResponsesCall) -> Mapping[str, object]:
         "service_tier": "default",
         "store": wire.store,
         "temperature": 1.0 if wire.temperature is None else wire.temperature,
-        "text": {"format": {"type": "text"}, **_verbosity(wire.text or {})},
+        "text": {"format": {"type": "text"}, **_verbosity(wire.text.verbosity)},
         "tool_choice": "auto" if wire.tool_choice is None else wire.tool_choice,
         "tools": list(call.table.echoed),
         "top_logprobs": 0,
@@ -35,5 +35,5 @@ def echoed_fields(call: ResponsesCall) -> Mapping[str, object]:
     }
 
 
-def _verbosity(text: Mapping[str, object]) -> dict[str, object]:
-    return {"verbosity": text["verbosity"]} if text.get("verbosity") is not None else {}
+def _verbosity(said: str | None) -> dict[str, object]:
+    return {} if said is None else {"verbosity": said}

@@ -8,6 +8,7 @@ HTTP and no engine.
 Invariant: `used_bytes` is the size of all objects stored and of every context that one of them reaches.
 """
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -16,11 +17,9 @@ import attrs
 
 from ninfer.conversation import InvalidRequest
 from ninfer.protocols.openai_responses.items import AnyItem, CallItem
-from ninfer.protocols.sse import dump_json
 
 OVERFLOW_CODE = "response_store_capacity_exceeded"
 
-VALUE_BYTES, CONTAINER_BYTES = 56, 120
 ITEM_BYTES = 300
 """What an Item takes beside its wire form, its place in the index included."""
 
@@ -70,17 +69,16 @@ class StoredResponse:
 
 
 def kept_bytes(value: object) -> int:
-    """About what a JSON value takes in memory: its text, and what goes around every value and every container."""
-    kept = len(dump_json(value).encode())
+    """What a JSON value takes in memory: a string takes 1, 2 or 4 bytes a character, by the widest that it holds."""
+    kept = 0
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        kept += VALUE_BYTES
+        kept += sys.getsizeof(one)
         if isinstance(one, Mapping):
-            kept += CONTAINER_BYTES
+            kept += sum(map(sys.getsizeof, one))
             waiting.extend(one.values())
         elif isinstance(one, list | tuple):
-            kept += CONTAINER_BYTES
             waiting.extend(one)
     return kept
 

@@ -39,6 +39,9 @@ class AsItIs:
 
 
 Named = Annotated[str, String(non_empty=True)]
+Label = Annotated[str, String(most_chars=512)]
+"""What the caller says for itself, and every event that holds the Response repeats. OpenAI takes 64 characters; clients
+that were made for other servers send a few more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,8 +85,16 @@ class WireReasoning:
     """`reasoning`; `generate_summary` is the old name of `summary`."""
 
     effort: Annotated[str, String(one_of=EFFORT_LEVELS)] | None = None
-    summary: Text | None = None
-    generate_summary: Text | None = None
+    summary: Label | None = None
+    generate_summary: Label | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TextOptions:
+    """`text`: verbosity is advisory (D33); the formats that are offered stand in `fields`."""
+
+    format: AnyObject | None = None
+    verbosity: Label | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -119,7 +130,7 @@ class ResponsesBody:
     reasoning: WireReasoning = WireReasoning()
     chat_template_kwargs: AnyObject | None = None
     preserve_thinking: Flag | None = None
-    text: AnyObject | None = None
+    text: TextOptions = TextOptions()
     tools: Annotated[tuple[AnyObject, ...], Array()] = ()
     tool_choice: Annotated[object, AsItIs()] = None
     parallel_tool_calls: Flag = True
@@ -130,8 +141,8 @@ class ResponsesBody:
     background: Flag = False
     include: Annotated[tuple[Text, ...], Array()] = ()
     stream_options: StreamOptions = StreamOptions()
-    prompt_cache_key: Text | None = None
+    prompt_cache_key: Label | None = None
     prompt_cache_options: CacheOptions = CacheOptions()
     prompt_cache_retention: Annotated[str, String(one_of=("in_memory", "in-memory", "24h"))] | None = None
-    safety_identifier: Text | None = None
-    user: Text | None = None
+    safety_identifier: Label | None = None
+    user: Label | None = None
