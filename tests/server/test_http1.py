@@ -123,3 +123,14 @@ async def test_a_body_in_usual_pieces_waits_for_no_turn(size: int, autojump_cloc
         await one.protocol.handle(RawData(CHAT + b"transfer-encoding: chunked\r\n\r\n" + piece * 1000 + b"0\r\n\r\n"))
     assert sum(one.got) == 1000 * size
     assert trio.current_time() == begin_s
+
+
+async def test_a_large_request_may_follow_before_the_answer_has_ended_here() -> None:
+    """The client has its answer; the server has still to tidy up, and reads on meanwhile."""
+    body = json.dumps({**json.loads(BODY), "user": "x" * 400_000}).encode()
+    request = CHAT + b"content-length: %d\r\n\r\n" % len(body) + body
+    async with running_server(FakeHost()) as server, await trio.open_tcp_stream(*server.address) as wire:
+        await wire.send_all((HEALTH + b"\r\n" + request) * 3 + HEALTH + b"connection: close\r\n\r\n")
+        with trio.fail_after(10):
+            received = b"".join([piece async for piece in wire])
+    assert received.count(b"HTTP/1.1 200 ") == 7

@@ -32,6 +32,8 @@ PIECES = 64
 FULL_PIECE_BYTES = 1 << 10
 """Pieces of this size cost nothing to speak of."""
 TURN_S = 0.005
+OVERRUN_S = 1
+"""A client that has its answer may send the next request before the answer has ended here."""
 
 _SAID = {
     431: "the head of the request is too large",
@@ -165,15 +167,17 @@ class Http1(H11Protocol):
 
     async def _read_behind(self) -> None:
         """Read on, since the client's departure lies behind all that it has sent; keep what another head may take."""
-        while data := await self._receive():
-            if not self._too_much_behind:
-                self._behind += data
-                if len(self._behind) <= self.config.h11_max_incomplete_size:
-                    continue
-                self._too_much_behind = True
-                self.keep_alive_requests = self.config.keep_alive_max_requests  # nobody can answer it any more
-                self._behind.clear()
-            await self._turns.next()
+        while len(self._behind) <= self.config.h11_max_incomplete_size and (data := await self._receive()):
+            self._behind += data
+        if len(self._behind) > self.config.h11_max_incomplete_size:
+            await trio.sleep(OVERRUN_S)
+            if self.can_read.is_set():
+                return
+            self._too_much_behind = True
+            self.keep_alive_requests = self.config.keep_alive_max_requests  # nobody can answer it any more
+            self._behind.clear()
+            while await self._receive():
+                await self._turns.next()
         await self._client_left()
 
     async def _maybe_recycle(self) -> None:
