@@ -57,7 +57,7 @@ class FrameSink(Interface):
     """Where the frames of one stream go."""
 
     async def send(self, frame: bytes) -> None:
-        """Queue one complete frame (`data: ...\\n\\n`, or a line of JSON). Waits while the client's connection is full.
+        """Queue one complete frame (`data: ...\\n\\n`, or a line of JSON). Never waits for the client.
 
         Headers leave with the first frame, or with the first keep-alive 5 s after `Call.stream` was entered.
         """
