@@ -1,7 +1,7 @@
 """The API key of `serve`: one, from one place.
 
-`--api-key` can be read by everybody who may list this machine's processes, so a file or the environment can hold it as
-well. An option is stronger than the environment, and two options are one too many. It knows no HTTP beyond what a
+Every user who can list the processes of this machine can read `--api-key`, so a file or the environment can hold the
+key instead. An option overrides the environment; both options together are refused. It knows no HTTP beyond what a
 header can carry.
 """
 
@@ -28,7 +28,7 @@ def api_key(network: NetworkOptions, environment: Mapping[str, str]) -> str | No
         Failure: both options are given, the file cannot be read, or no header could carry what is there.
     """
     if network.api_key is not None and network.api_key_file is not None:
-        raise Failure("--api-key and --api-key-file are given: one of them is enough")
+        raise Failure("--api-key and --api-key-file: give only one of them")
     if network.api_key is not None:
         return network.api_key
     if network.api_key_file is not None:
@@ -62,10 +62,10 @@ def _checked(key: str, source: str) -> str:
 
 
 def record_access(network: NetworkOptions, address: str, key: str | None) -> None:
-    """Warn where a server bound to `address` asks nobody for a key and more than this machine's programs reach it."""
+    """Warn where a server bound to `address` has no key and is reachable from other machines or from web pages."""
     if key is not None:
         return
     if not is_loopback(address):
-        log.warning("no key: everybody who reaches %s can use this server; --api-key-file asks for a key", address)
+        log.warning("no key: every program that reaches %s can use this server; --api-key-file asks for a key", address)
     if network.cors:
         log.warning("--cors without a key: every web page opened on this machine can use this server")

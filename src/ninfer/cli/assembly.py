@@ -213,7 +213,7 @@ def pool_request(capacity: CapacityOptions, max_context_tokens: int) -> PoolRequ
         if pages < 1:
             raise Failure(f"--kv-capacity {asked}: at least {PAGE_TOKENS} tokens are needed")
         if asked > MOST_KV_TOKENS:
-            raise Failure(f"--kv-capacity {asked}: at most {MOST_KV_TOKENS} tokens can be kept account of")
+            raise Failure(f"--kv-capacity {asked}: at most {MOST_KV_TOKENS} tokens are possible")
         return PoolRequest(least_pages=pages, most_pages=pages)
     headroom_mib = DEFAULT_HEADROOM_MIB if capacity.vram_headroom_mib is None else capacity.vram_headroom_mib
     return PoolRequest(

@@ -55,7 +55,7 @@ def run_bench(options: BenchOptions, command: str, errors: Console) -> Report:
 
 
 def wish_of(options: BenchOptions, native_tokens: int) -> Wish:
-    """What to measure of a model whose context has `native_tokens`; lengths that nobody gave are cut to it.
+    """What to measure of a model whose context has `native_tokens`; lengths that were not given are cut to it.
 
     Raises:
         Failure: a length that does not fit.

@@ -1,7 +1,7 @@
 """Weights compared with their checksums while a device is prepared, on threads that would be idle.
 
-A bit that fell over on a disk is served as a slightly different model, which nobody sees. Reading costs nothing more:
-whoever comes first brings the pages that the other finds. It knows no device.
+A bit that flips on a disk makes a slightly different model, and no answer shows it. The weights are read from the disk
+only once: loading and comparing find the pages that the other has read. It knows no device.
 """
 
 import itertools

@@ -84,7 +84,7 @@ async def _run(house: House, listener: socket.socket, options: ServeOptions, api
                 engine = await stack.enter_async_context(house.open_engine(options.model.engine))
             start.over = True
             if start.scope.cancelled_caught:
-                nursery.cancel_scope.cancel()  # nobody was served yet
+                nursery.cancel_scope.cancel()  # no client was served yet
             else:
                 opening.become(engine)
                 nursery.start_soon(_stop_with_device, engine, stop)
@@ -117,7 +117,7 @@ def python() -> str:
 
 
 def wait_text(times: StartTimes, model: str) -> str:
-    """How long a start takes, as far as anybody knows."""
+    """How long a start takes, as far as it is known."""
     last_s = times.last_s(model)
     if last_s is None:
         return "for the first time here: its programs are compiled, and kept for the next start"

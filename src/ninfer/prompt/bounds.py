@@ -20,7 +20,7 @@ MAX_RENDER_S = 20.0
 
 
 class Abandoned(Exception):
-    """The work was told to stop: nobody waits for what would come of it."""
+    """The work was told to stop, because its result is not needed any more."""
 
 
 @attrs.define(eq=False)

@@ -19,7 +19,7 @@ BATCH_CHARS = 1 << 20
 
 
 def too_many(at_least: int, most_tokens: int) -> ContextExceeded:
-    """The error of a prompt that has more tokens than `most_tokens`, how many exactly nobody has counted."""
+    """The error of a prompt with more tokens than `most_tokens`; their exact number is not known."""
     return ContextExceeded(
         f"the prompt has at least {at_least} tokens; prompts of more than {most_tokens} tokens are beyond the context "
         "ceiling"

@@ -17,7 +17,7 @@ class ResultMatching:
     """Matches the results of one conversation, a turn with calls at a time."""
 
     def __init__(self, *, may_lead: bool, word: str = "result") -> None:
-        """`may_lead` takes results before anybody has spoken: a history that was cut may begin so."""
+        """`may_lead` lets a conversation begin with results, as a history that was cut may."""
         self._unmatched = may_lead
         self._word = word
         self._calls: dict[str, str] = {}  # id -> place

@@ -1,8 +1,8 @@
 """What a protocol gives, checked before anything is done with it: its members, its routes, and its errors.
 
-Protocols are written elsewhere, and the interface cannot keep anybody from returning a tuple where a `Route` is asked
-for. It knows the interface, no protocol in particular, and no HTTP framework. Invariant: whatever a protocol gets wrong
-leaves as `BrokenProtocol`, whose text is one line that names it.
+Protocols are written elsewhere, and the interface cannot keep one from returning a tuple where a `Route` is asked for.
+It knows the interface, no protocol in particular, and no HTTP framework. Invariant: every fault of a protocol leaves as
+`BrokenProtocol`, with a text of one line that names the protocol.
 """
 
 import inspect

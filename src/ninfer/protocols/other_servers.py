@@ -131,15 +131,15 @@ OTHER_SERVERS: Refusals = {
     name: (neutral, guarantee)
     for fields, guarantee in (
         (_SAMPLERS, "the sampler has temperature, top_k, top_p, min_p, and presence and frequency penalties"),
-        (_PENALTIES, "the penalties that are applied are those of presence and of frequency"),
-        (_TOKENS, "a reply ends where the model, a stop string or the limit ends it, and no token is banned"),
-        (_LIMITS, "the limit of a reply is given by this protocol's own name"),
-        (_PROMPT, "the prompt is what the template makes of the conversation, whole, and it is not sent back"),
+        (_PENALTIES, "the only penalties are presence and frequency penalties"),
+        (_TOKENS, "the model, a stop string or the limit ends a reply, and no token is banned"),
+        (_LIMITS, "this protocol has another name for the limit of a reply"),
+        (_PROMPT, "the prompt is the whole conversation as the template renders it, and it is not sent back"),
         (_REPORTS, "neither tokens nor probabilities are reported"),
-        (_REASONING, "reasoning is always told apart; this protocol's own fields say whether and how long to reason"),
+        (_REASONING, "reasoning is always separate from the answer; fields of this protocol switch it on and limit it"),
         (_CONSTRAINTS, CONSTRAINED_ELSEWHERE),
         (_WEIGHTS, "adapters are not loaded"),
-        (_ENVELOPES, "parameters stand at the top of the body"),
+        (_ENVELOPES, "parameters belong at the top level of the body"),
     )
     for name, neutral in fields.items()
 }

@@ -1,4 +1,4 @@
-"""Where in a body a refusal belongs that comes from below, where nobody knows wire names (ERR-005).
+"""Places in a body for refusals that come from below, where wire names are not known (ERR-005).
 
     async with placed(host.generate(request), places) as events: ...
     with located(places): tokens = await host.count_tokens(request)

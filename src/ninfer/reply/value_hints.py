@@ -1,8 +1,8 @@
 """What a parameter's schema says of its value at the top: types that it may have, and values where they are counted up.
 
 References within the document and `allOf` are followed; of an `anyOf` or `oneOf` every branch has to say something. A
-schema that cannot be made out says nothing, which is not an error here: whether it is a schema at all is nobody's
-business in this room. It looks into no value and knows no text.
+schema that cannot be read says nothing, which is not an error here: this room does not check schemas. It looks into no
+value and knows no text.
 
 Invariant: reading takes time by the size of the schema, however its references are knotted.
 """

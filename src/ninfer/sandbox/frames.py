@@ -82,7 +82,7 @@ class Render(NamedTuple):
     variables: Mapping[str, object]
     most_chars: int
     cpu_s: int
-    """Seconds of work after which the system ends the process, should nobody be left to do it."""
+    """Seconds of work after which the system ends the process, in case its parent is gone."""
 
     def to_plain(self) -> object:
         """As `send_request` takes it."""

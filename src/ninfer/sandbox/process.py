@@ -1,7 +1,8 @@
 """The other end of a rendering process: starts one, asks it, ends it.
 
-The process is a fresh interpreter, never a copy of this one, whose threads and device it must not have. Whoever asks
-waits no longer than it says, and what has not answered by then is killed. It knows no pool and no errors of requests.
+The process is a fresh interpreter, never a copy of this one, since it must not have the threads and the device. A
+caller waits no longer than it says; a process that has not answered by then is killed. It knows no pool and no errors
+of requests.
 """
 
 import contextlib
@@ -90,7 +91,7 @@ class RenderingProcess:
         return self._ask(request.to_plain(), seconds=seconds, most_bytes=_REASON_BYTES + _UTF8_BYTES * most_chars)
 
     def kill(self) -> None:
-        """End it now, whatever it does; whoever waits for it hears of that."""
+        """End it now, whatever it does; a caller that waits for it gets an error."""
         with contextlib.suppress(OSError):
             self._process.kill()
 

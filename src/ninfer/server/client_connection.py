@@ -74,7 +74,7 @@ class ClientConnection(TCPServer):
 
     @property
     def takes_in(self) -> bool:
-        """Whether no request of it is complete, so that nobody works on anything for it."""
+        """Whether no request of it is complete, so that no work is done for it."""
         return self.protocol.takes_in
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class ClientConnection(TCPServer):
             self._had_request = True
             if not event.idle:
                 await self.idle_task.stop()
-            elif not self._client_gone:  # a clock that started now would run for nobody
+            elif not self._client_gone:  # a clock for a client that is gone would measure nothing
                 await self.idle_task.restart(self._task_group, self._idle_timeout)
 
     async def _write(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class ClientConnection(TCPServer):
             return b""
 
     async def _lose_client(self) -> None:
-        """End what is done for the client. The reader may be held back until an answer ends that nobody can take."""
+        """End all work for the client. The reader may wait for the end of an answer that no client can take."""
         await self.protocol.handle(Closed())
         self._reading.cancel()
 

@@ -180,7 +180,7 @@ class Connection(TrioASGIHTTPConnection):
     def _cut(self, unread_bytes: int) -> None:
         if self._nursery.cancel_scope.cancel_called:
             return
-        log.warning("request %s: cut, for its client has left %d bytes of the answer unread", self._id, unread_bytes)
+        log.warning("request %s: cut, because its client left %d bytes of the answer unread", self._id, unread_bytes)
         self._nursery.cancel_scope.cancel()
         abort = self.scope.get("state", {}).get(ABORT)
         if abort is not None:

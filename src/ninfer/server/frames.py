@@ -30,7 +30,7 @@ class FrameQueue:
         self._since_yield_bytes += len(frame)
         if self._since_yield_bytes > READ_BYTES:
             self._since_yield_bytes = 0
-            await trio.lowlevel.checkpoint()  # a handler that waits for nobody lets others go on
+            await trio.lowlevel.checkpoint()  # a handler that never waits lets others go on
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 

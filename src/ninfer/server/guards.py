@@ -1,9 +1,9 @@
 """What a request must satisfy before its body is read: the host that it names (D43), and where a browser sent it from.
 
-Without a key nothing else keeps out the pages that somebody on this machine opens: a page may rebind its own name to
-our address, or post a form or a text to it without asking. Browsers say in `Origin` and `Sec-Fetch-Site` what sent a
-request, and no page can change that. It knows headers only. Invariant: programs that are no browsers send neither, and
-are asked for neither.
+Without a key nothing else keeps out web pages that are opened on this machine: a page may rebind its own name to our
+address, or post a form or a text to it without asking. Browsers tell in `Origin` and `Sec-Fetch-Site` which page sent a
+request, and no page can change that. It knows headers only. Invariant: a request with neither header is not refused for
+its origin, because other programs send neither.
 """
 
 import re
@@ -21,7 +21,7 @@ from ninfer.server.hosts import LOOPBACK_NAMES, Host, read_host, read_origin
 
 _JSON = re.compile(r"\s*application/([\w.-]+\+)?json\s*(;.*)?", re.ASCII | re.IGNORECASE | re.DOTALL)
 _OWN_SITES = frozenset({"same-origin", "none"})
-"""What a browser says of a page of this server, and of its user's own doing."""
+"""Values that a browser sends for a page of this server, and for an address that its user has typed."""
 
 
 def add_host_check(app: QuartTrio, allowed: frozenset[str] | None, envelopes: Envelopes) -> None:
@@ -63,7 +63,7 @@ def add_origin_check(app: QuartTrio, envelopes: Envelopes, *, names: frozenset[s
             and not _JSON.fullmatch(request.headers.get("content-type", ""))
         ):
             error = InvalidRequest(
-                "content-type: a browser has to say application/json, so that no form of a page is taken for a request",
+                "content-type: a browser has to send application/json; forms of web pages are not accepted",
                 code="unsupported_media_type",
             )
             return response_of(envelopes.answer(request.path, error, request_id(request), status=415))

@@ -1,4 +1,4 @@
-"""What a client that asked for the wrong path may have meant: most have a base URL that is cut short, or none.
+"""A hint for a client that asked for a wrong path: most have a base URL that is cut short, or none.
 
 It knows paths and the base URLs that SDKs want (HTTP-003), no protocol.
 """

@@ -37,13 +37,13 @@ OVERRUN_S = 1
 
 _SAID = {
     431: "the head of the request is too large",
-    501: "of transfer encodings only chunked is read",
-    505: "HTTP/1.1 and HTTP/1.0 are spoken here",
+    501: "the only transfer encoding that is read is chunked",
+    505: "this server speaks HTTP/1.1 and HTTP/1.0",
 }
 
 
 class Turns:
-    """Turns of all connections that send bodies in tiny pieces, or what nobody reads: one of them has one at a time.
+    """Turns of the connections that send bodies in tiny pieces, or bytes that are not read: one has a turn at a time.
 
     The parser takes as long for a byte as for a kilobyte. Without turns four clients that send single bytes keep the
     interpreter from the engine's thread, and every stream stands still for a second at a time.
@@ -174,7 +174,7 @@ class Http1(H11Protocol):
             if self.can_read.is_set():
                 return
             self._too_much_behind = True
-            self.keep_alive_requests = self.config.keep_alive_max_requests  # nobody can answer it any more
+            self.keep_alive_requests = self.config.keep_alive_max_requests  # it cannot be answered any more
             self._behind.clear()
             while await self._receive():
                 await self._turns.next()

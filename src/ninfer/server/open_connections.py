@@ -1,8 +1,9 @@
 """The connections that are open, and how many may be: a newcomer beyond that takes the place of one that only waits.
 
-Connections are cheap to open, and idle ones live long, so whoever opens enough of them would shut everybody out. Local
-users share one address with each other and with every proxy, so an address has no limit of its own: of the address that
-has most, the connection goes that has waited longest for a request, or for the rest of one. It knows no HTTP.
+Connections are cheap to open, and idle ones live long, so one program could take all of them. An address has no limit
+of its own, because local users share one address with each other and with every proxy. Room is made by the address with
+the most connections: the one that has waited longest for a request, or for the rest of one, is closed. It knows no
+HTTP.
 
 Invariant: a connection with a complete request never makes room for others.
 """
@@ -18,7 +19,7 @@ from ninfer.server.sockets import most_connections
 log = logging.getLogger(__name__)
 
 QUIET_S = 60
-"""Between two records that say that there is no room."""
+"""Time between two records that say that there is no room."""
 
 
 class OpenConnections:
@@ -59,7 +60,7 @@ class OpenConnections:
         if not idle:
             return False
         victim, _ = max(idle, key=lambda one: (crowd[one[1].address], -one[1].since_s))
-        victim.socket.close()  # whoever waits in it wakes with an error
+        victim.socket.close()  # a task that waits in it wakes with an error
         self.discard(victim)
         return True
 
@@ -70,12 +71,14 @@ class OpenConnections:
             await self._waiting.park()
 
     def close_all(self) -> None:
-        """Close every socket: whoever waits in one, shielded or not, wakes with an error."""
+        """Close every socket: a task that waits in one, shielded or not, wakes with an error."""
         for stream in tuple(self._open):
             stream.socket.close()
 
     def _tell(self) -> None:
         now_s = trio.current_time()
         if now_s >= self._quiet_until:
-            log.warning("there are %d connections, as many as can be: those that wait longest make room", len(self))
+            log.warning(
+                "all %d connections are in use: those that have waited longest for a request are closed", len(self)
+            )
             self._quiet_until = now_s + QUIET_S

@@ -21,8 +21,8 @@ class ServerSettings:
     cors: bool = False
     """Let web pages of every site read the answers."""
     unread_bytes: int = attrs.field(default=128 << 20, validator=validators.gt(0))
-    """What may be unread of all answers: beyond it those go that have been behind for longest."""
+    """Most unread bytes of all answers; above that the answers that have been behind for longest are dropped."""
     unread_stream_bytes: int = attrs.field(default=32 << 20, validator=validators.gt(0))
-    """What may be unread of one stream."""
+    """Most unread bytes of one stream."""
     body_room_bytes: int | None = attrs.field(default=None, validator=validators.optional(validators.gt(0)))
     """Bodies of all requests together; what goes beyond is answered as an overload."""

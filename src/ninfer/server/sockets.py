@@ -15,19 +15,19 @@ BACKLOG = 1024
 """Connections that may wait to be accepted; what comes beyond tries again after a second."""
 DESCRIPTORS = 1 << 16
 OWN_DESCRIPTORS = 256
-"""What the process has open besides its connections, at most."""
+"""Most descriptors that the process has open besides its connections."""
 MOST_CONNECTIONS = 2048
-"""What more of them would take, tens of kilobytes each, serves nobody here."""
+"""Each connection takes tens of kilobytes, and a local server needs no more of them."""
 
 
 def open_listener(host: str, port: int) -> socket.socket:
     """A non-blocking TCP socket that listens; port 0 lets the system choose.
 
-    It listens from here on, since the address belongs to nobody before: any number of sockets can be bound to it.
+    It listens from here on, because several sockets can be bound to an address until one of them listens.
     Connections that come before `serve` wait in the backlog.
 
     Raises:
-        OSError: the address cannot be had.
+        OSError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

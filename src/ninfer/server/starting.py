@@ -1,4 +1,4 @@
-"""What is answered while the model is being loaded: where the server stands, and to everybody else to come again."""
+"""Answers while the model is being loaded: /health tells the state, and every other request is told to try again."""
 
 from quart import Response, request
 from quart_trio import QuartTrio
@@ -10,11 +10,11 @@ from ninfer.server.envelopes import Envelopes
 from ninfer.service.host import ServiceHost
 
 START_RETRY_S = 5
-"""When a client that came too early may try again; the SDKs wait so long, twice."""
+"""Time after which an early client may try again; the SDKs wait that long, twice."""
 
 
 def add_start_check(app: QuartTrio, host: ServiceHost, envelopes: Envelopes, open_paths: frozenset[str]) -> None:
-    """Refuse everything but `open_paths` until the model is there. Added last: others refuse more for good."""
+    """Refuse everything but `open_paths` until the model is there. Added last: the other checks refuse for good."""
 
     @app.before_request
     async def check_started() -> Response | None:

@@ -1,10 +1,11 @@
-"""How many bytes of answers may wait for clients that read slowly, and whose answer goes when it is too many.
+"""How many bytes of answers may wait for clients that read slowly, and which answer is dropped above that.
 
 A handler never waits for its client: a generation's place is free when the engine has done its work, and what the
 client has not read yet waits as bytes, which are counted here. It knows bytes and neither sockets nor protocols.
 
-Invariant: all answers together hold no more than `all_bytes`, but for what is `READ_BYTES` or less of each and for one
-answer that is larger alone. Whoever has been behind for longest goes first, so a client that reads loses nothing.
+Invariant: all answers together hold no more than `all_bytes`, with two exceptions: up to `READ_BYTES` of each answer,
+and a single answer that is larger alone. The answer that has been behind for longest is dropped first, so a client that
+reads loses nothing.
 """
 
 from collections.abc import Callable
@@ -13,16 +14,16 @@ import attrs
 from attrs import validators
 
 READ_BYTES = 1 << 16
-"""Who has no more than this to read is not behind; an answer is written in pieces of this size."""
+"""An answer with no more unread than this is not behind; answers are written in pieces of this size."""
 
 
 @attrs.define(kw_only=True)
 class UnreadRoom:
-    """What may be unread of all answers of one application."""
+    """The bounds on unread bytes for all answers of one application."""
 
     all_bytes: int = attrs.field(validator=validators.gt(0))
     stream_bytes: int = attrs.field(validator=validators.gt(0))
-    """Of one stream: a client that is so far behind is cut."""
+    """Most unread bytes of one stream: a client that leaves more is cut."""
     held_bytes: int = attrs.field(default=0, init=False)
     behind: "dict[Unread, None]" = attrs.field(factory=dict, init=False)
     """Answers with more than `READ_BYTES`, the one that has been so for longest first."""
@@ -30,11 +31,11 @@ class UnreadRoom:
 
 @attrs.define(eq=False)
 class Unread:
-    """What is unread of one answer."""
+    """The unread bytes of one answer."""
 
     _room: UnreadRoom
     _cut: Callable[[int], None]
-    """Gives the answer up, of which so many bytes are unread."""
+    """Gives the answer up; its argument is the number of unread bytes."""
     held_bytes: int = attrs.field(default=0, init=False)
     _is_behind: bool = attrs.field(default=False, init=False)
 
@@ -45,7 +46,7 @@ class Unread:
             self._cut(self.held_bytes)
 
     def add(self, count_bytes: int) -> None:
-        """So many bytes more wait to be read; others that are behind may have to go for them."""
+        """Count more unread bytes; other answers that are behind may be dropped for them."""
         self._change(count_bytes)
         room = self._room
         while room.held_bytes > room.all_bytes and len(room.behind) > 1:
@@ -54,7 +55,7 @@ class Unread:
             longest.clear()
 
     def take(self, count_bytes: int) -> None:
-        """So many of them have been taken. None of an answer that was cut are left."""
+        """Count bytes that have been taken. An answer that was cut has none left."""
         self._change(-min(count_bytes, self.held_bytes))
 
     def clear(self) -> None:

@@ -39,5 +39,5 @@ def open_account() -> Account:
 
 
 def current_account() -> Account:
-    """The account of the request that is being worked for; where there is none, one that nobody reads."""
+    """The account of the request that is being worked for; where there is none, one that is not read."""
     return _CURRENT.get(None) or Account()

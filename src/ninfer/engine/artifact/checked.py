@@ -108,7 +108,7 @@ def parse_json(data: bytes, *, file: Path, object: str | None, offset: int | Non
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object's members. Which of two with one name counts is nobody's to guess."""
+    """The members of an object. A repeated name is refused, since either value could be meant."""
     members = dict(pairs)
     if len(members) != len(pairs):
         repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]

@@ -32,7 +32,7 @@ _QUANTIZED = "quantized checkpoints cannot be converted: take the one it was mad
 
 
 def foreign_file(head: bytes) -> str | None:
-    """What a file is that begins with `head`, `HEAD_BYTES` or all of it; None if nobody here knows."""
+    """What a file is that begins with `head`, `HEAD_BYTES` or all of it; None if it is not known."""
     for first, what in _FIRST_BYTES.items():
         if head.startswith(first):
             return what

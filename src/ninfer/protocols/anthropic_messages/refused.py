@@ -28,7 +28,7 @@ from ninfer.protocols.values import shown
 
 _NO_MCP = "this server connects to no MCP servers"
 _ANOTHERS = "this is another protocol's name"
-_NO_PENALTIES = "a request of Messages sets no penalties; --presence-penalty and --frequency-penalty do for all"
+_NO_PENALTIES = "a request of Messages sets no penalties; --presence-penalty and --frequency-penalty set them for all"
 
 
 _FIELDS: Refusals = {
@@ -48,7 +48,7 @@ _FIELDS: Refusals = {
     "reasoning": (nothing, f"{_ANOTHERS}; Messages has thinking and output_config.effort"),
     "reasoning_effort": (never, f"{_ANOTHERS}; Messages has output_config.effort"),
     "response_format": (plain_text, f"{_ANOTHERS}; Messages has output_config.format"),
-    "seed": (never, "a request of Messages cannot choose its seed; --seed does for all"),
+    "seed": (never, "a request of Messages cannot choose its seed; --seed sets it for all"),
     "stop": (nothing, f"{_ANOTHERS}; Messages has stop_sequences"),
     "structured_outputs": (never, UNCONSTRAINED),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
