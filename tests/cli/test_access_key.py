@@ -44,7 +44,7 @@ def test_where_the_key_is_from(
 @pytest.mark.parametrize(
     ("option", "file", "variable", "said"),
     [
-        ("a", b"a", None, "--api-key and --api-key-file are given"),
+        ("a", b"a", None, "--api-key and --api-key-file: give only one"),
         (None, b"", None, "white space"),
         (None, b"\n", None, "white space"),
         (None, b" a\n", None, "white space"),
