@@ -66,7 +66,7 @@ async def test_idle_connections_shut_nobody_out(sent: bytes, caplog: pytest.LogC
                 wire = await stack.enter_async_context(await trio.open_tcp_stream(*server.address))
                 assert await healthy(wire)
         assert [record.levelname for record in caplog.records] == ["WARNING"]
-        assert "there are 8 connections" in caplog.text
+        assert "all 8 connections are in use" in caplog.text
 
 
 async def test_the_crowded_address_makes_room_and_there_who_waits_longest() -> None:
