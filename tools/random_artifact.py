@@ -159,6 +159,8 @@ def write_random_artifact(
     found = find_recipe(recipe)
     chosen = found.choose({name: Given(shape=shape, stored_type="BF16") for name, (_, shape) in shapes.items()})
     tensors = RandomTensors(seed, pool_elements)
+    # A stop token belongs to the tokenizer, which is another artifact's: its resources name its own.
+    text_config = {key: value for key, value in text_config.items() if key != "eos_token_id"}
     configs: dict[str, Mapping[str, object]] = {TEXT: text_config, MTP: {"target": TEXT, "layers": 1}}
     contents = Contents(
         architecture=architecture,

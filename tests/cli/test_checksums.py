@@ -33,6 +33,20 @@ def test_sound_weights_are_told(golden_artifact: Path, caplog: pytest.LogCapture
     assert record.getMessage().startswith("weights are as they were written, compared in ")
 
 
+def test_large_weights_are_not_compared_and_the_log_says_so(
+    golden_artifact: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ninfer")
+    file = with_a_bit_over(golden_artifact, tmp_path, "mtp.norm.weight")
+    with Artifact.open(file) as artifact, compared(artifact, most_bytes=1 << 20) as comparison:
+        comparison.wait()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "weights are not compared with their checksums: 0.0 GB would take long; "
+        f"`python -m ninfer inspect --verify {file}` compares them"
+    )
+
+
 @pytest.mark.parametrize("name", ["embed_tokens.weight", "layers.2.mlp.up_proj.weight", "mtp.norm.weight"])
 def test_any_tensor_is_compared(golden_artifact: Path, tmp_path: Path, name: str) -> None:
     file = with_a_bit_over(golden_artifact, tmp_path, name)

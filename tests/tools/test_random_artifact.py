@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ninfer.cli.assembly import open_house
+from ninfer.cli.options import ModelOptions, ServeOptions
 from ninfer.engine.artifact import Artifact
 from tools.random_artifact import write_random_artifact
 
@@ -48,3 +50,13 @@ def test_a_seed_decides(config: Path, tmp_path: Path) -> None:
         assert not np.array_equal(
             first.read("layers.0.mlp.up_proj.weight"), first.read("layers.0.mlp.gate_proj.weight")
         )
+
+
+def test_stop_tokens_are_those_of_the_tokenizer(config: Path, tmp_path: Path) -> None:
+    """The shape's config numbers its own tokenizer's tokens, and another one comes with the artifact."""
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": 248044}))
+    write_random_artifact(config, tmp_path / "m.ninfer", recipe="source", pool_elements=POOL)
+    options = ServeOptions(model=ModelOptions(cache_dir=tmp_path))
+    house = open_house(tmp_path / "m.ninfer", options, lambda progress: None)
+    found = {house.tokenizer.decode([token]) for token in house.tokenizer.stop_tokens}
+    assert found == {"<|endoftext|>", "<|im_end|>"}

@@ -1,7 +1,7 @@
 """A model on a device: sized, loaded, compiled and running. Importing it imports JAX.
 
 `serve` and `selftest` get the same device from here. Order: what is needed is compared with what is free, then the
-weights are loaded while programs are compiled, then the pool gets its final size, once; beside all that the weights are
+weights are loaded while programs are compiled, then the pool gets its final size, once; beside all that small weights are
 compared with their checksums. What the user can mend leaves as a `Failure` of one line.
 """
 
@@ -16,7 +16,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from ninfer.cli.checksums import compared
+from ninfer.cli.checksums import MOST_BYTES_AT_START, compared
 from ninfer.cli.failure import Failure
 from ninfer.engine.artifact import Artifact
 from ninfer.engine.cost_presets import ContextCosts, Presets, hardware_class, prefill_signature, resolve_costs
@@ -154,7 +154,7 @@ async def open_model_engine(source: ModelSource) -> AsyncIterator[RunningEngine]
         Failure: too little memory, or weights that are not what was written.
     """
     async with AsyncExitStack() as stack:
-        with compared(source.artifact) as comparison:
+        with compared(source.artifact, most_bytes=MOST_BYTES_AT_START) as comparison:
             # In a thread, so that a signal ends the start at once; abandoned, it ends with the process.
             loaded = await trio.to_thread.run_sync(partial(load_model, source), abandon_on_cancel=True)
             comparison.look()  # what is damaged is often known before programs are compiled
