@@ -1,8 +1,8 @@
 """Weights compared with their checksums while a device is prepared, on threads that would be idle.
 
 A bit that flips on a disk makes a slightly different model, and no answer shows it. Large weights are not compared when
-a server starts: on an H200's host the comparison of 4.8 GB took 22.9 s, longer than everything else that the start does,
-and kept the loading waiting. The log says so. It knows no device.
+a server starts: on an H200's host the comparison of 4.8 GB took 22.9 s, longer than everything else that a start does,
+and delayed the loading. The log says so. It knows no device.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """A model on a device: sized, loaded, compiled and running. Importing it imports JAX.
 
 `serve` and `selftest` get the same device from here. Order: what is needed is compared with what is free, then the
-weights are loaded while programs are compiled, then the pool gets its final size, once; beside all that small weights are
-compared with their checksums. What the user can mend leaves as a `Failure` of one line.
+weights are loaded while programs are compiled, then the pool gets its final size, once; beside all that small weights
+are compared with their checksums. What the user can mend leaves as a `Failure` of one line.
 """
 
 import logging
