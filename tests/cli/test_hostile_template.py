@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,14 @@ def busy_s(pid: int) -> float:
 
 def spinning(process: Process) -> list[int]:
     """Wait until a rendering process is at it."""
-    while not (found := [child for child in children(process.child.pid) if busy_s(child) > 1]):
+    return until(lambda: [child for child in children(process.child.pid) if busy_s(child) > 1])
+
+
+def until(look: Callable[[], list[int]], at_most_s: float = 60) -> list[int]:
+    """What `look` finds as soon as it finds something: no event tells what another process does."""
+    deadline_s = time.monotonic() + at_most_s
+    while not (found := look()):
+        assert time.monotonic() < deadline_s
         time.sleep(0.05)
     return found
 
@@ -45,8 +53,7 @@ def test_a_template_that_never_ends_stops_neither_others_nor_the_server(
         found = spinning(process)
         assert process.chat("[[say:well]]")["choices"][0]["message"]["content"] == "well"
         left.close()  # a client that leaves takes its process with it
-        while set(found) & set(children(process.child.pid)):
-            time.sleep(0.05)
+        until(lambda: [] if set(found) & set(children(process.child.pid)) else [process.child.pid])
         stays = raw_stream(process, "spin")
         spinning(process)
         with urllib.request.urlopen(process.base_url + "/health", timeout=10) as answer:

@@ -71,6 +71,7 @@ def test_a_quantized_folder(folder: Path, tmp_path: Path, change: Change, where:
 def test_null_marks_nothing(folder: Path, tmp_path: Path) -> None:
     member("quantization_config", None)(folder)
     convert(folder, tmp_path / "m.ninfer")
+    assert (tmp_path / "m.ninfer").exists()
 
 
 def without_weights(*names: str) -> Change:
