@@ -97,7 +97,7 @@ def host_names(kind: object, values: Sequence[str]) -> None:
     """
     for value in values:
         if host_name(value) is None:
-            raise ValueError(f"expected a name or an address, got {value!a}")
+            raise ValueError("expected names or addresses")  # the value is shown before it
 
 
 Whole = Annotated[int, Parameter(converter=whole_number)]
