@@ -1,6 +1,6 @@
 """The wait until a server is ready: a line that moves on a terminal, and how long it took last time.
 
-The line shows the latest record, so whoever works at the start says what it does in the log alone. On a terminal it is
+The line shows the latest record, so code that works at the start tells its steps in the log alone. On a terminal it is
 transient (LOG-007); elsewhere there is none (LOG-008). Knows nothing of what is started.
 """
 

@@ -12,7 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 @contextmanager
 def telling(console: Console) -> Iterator[Callable[[str], None]]:
-    """Yields what is called with each next step, in a few words."""
+    """Yields a function; call it with each next step in a few words."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=None)

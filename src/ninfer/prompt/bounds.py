@@ -62,7 +62,7 @@ class Cancellation:
 
 @attrs.frozen(kw_only=True)
 class RenderBounds:
-    """What the renderings of one prompt may take: the time all of them, the rest each."""
+    """Bounds of the renderings of one prompt: the time is for all of them, the rest for each."""
 
     seconds: float = attrs.field(default=MAX_RENDER_S, validator=validators.gt(0))
     """From now on."""

@@ -1,4 +1,4 @@
-"""Which template prompts are rendered by, for the text of one that an artifact or a file brings."""
+"""The template that renders prompts, chosen by the text of a template from an artifact or a file."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ def open_template(source: str, named_tokens: Mapping[str, str], *, as_it_is: boo
     """The template of `source`, in a process of its own; for one of the family our variant, unless `as_it_is`.
 
     Raises:
-        BadTemplate: it does not compile, does not render a chat, or leaves out what the user says.
+        BadTemplate: it does not compile, does not render a chat, or leaves out the user's text.
     """
     template = ForeignTemplate(source)
     try:

@@ -26,7 +26,7 @@ class RenderingStopped(InvalidRequest):
 
 
 class RenderingTooLong(RenderingStopped):
-    """It has more characters than it may have."""
+    """The rendering has more characters than it may have."""
 
 
 class Template(Protocol):

@@ -51,7 +51,7 @@ def located(places: Places) -> Iterator[None]:
 async def placed(
     generation: AbstractAsyncContextManager[AsyncIterator[Event]], places: Places
 ) -> AsyncIterator[AsyncIterator[Event]]:
-    """`generation`, whose refusals get their place."""
+    """`generation`, with a place for its refusals."""
     with located(places):
         async with generation as events:
             yield events

@@ -38,7 +38,7 @@ class WholeBody(TrioBody):
         return self._data
 
     def clear(self) -> None:
-        """Let go of the body; who has it keeps it."""
+        """Let go of the body; a caller that has it keeps it."""
         self._data = bytearray()
 
 

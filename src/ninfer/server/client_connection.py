@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 IDLE_CONNECTION_S = 75
 """SDKs keep pools and come back later than hypercorn's 5 s, to a closed socket."""
 FIRST_HEAD_S = 15
-"""Who connects has a request; only later ones are waited for as long as pools keep connections."""
+"""A client that connects has a request; only later requests are waited for as long as pools keep connections."""
 WRITE_S = 75
-"""For each piece of an answer, of 64 KiB at most: slower readers are taken for stopped ones."""
+"""Time for each piece of an answer, of 64 KiB at most: slower clients are taken for ones that stopped reading."""
 LINGER_SILENCE_S = 1
 LINGER_S = 30
-"""How long what a client still sends is read and dropped when its answer was early, and how long it may pause."""
+"""After an early answer the rest of a body is read and dropped: its longest pause, and the whole time."""
 
 
 class ClientConnection(TCPServer):
@@ -139,7 +139,7 @@ class ClientConnection(TCPServer):
         self._reading.cancel()
 
     async def _hang_up(self) -> None:
-        """Say that nothing more comes, and let the client take what it was sent and go."""
+        """Announce the end of the answer, and give the client time to read it."""
         try:
             await self.stream.send_eof()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):

@@ -52,7 +52,7 @@ def request_id(request: Request) -> str:
 
 
 def unread(request: Request) -> Unread:
-    """What of this request's answer is unread."""
+    """The unread bytes of this request's answer."""
     return cast(Unread, _extras(request)[_UNREAD])
 
 

@@ -77,7 +77,7 @@ class Http1(H11Protocol):
         """Pieces that were parsed beyond those that their bytes pay for."""
         self._head_begun = False
         self._behind = bytearray()
-        """What has come behind a request that is being answered, and h11 has not been given."""
+        """Bytes that came behind a request that is being answered, and that h11 has not got yet."""
         self._too_much_behind = False
         self._closing = False
 

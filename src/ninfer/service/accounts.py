@@ -1,6 +1,6 @@
-"""What the log says of a request beside its HTTP line: counted where it is known, read where the request ends.
+"""Facts of a request for its log record: counted where they are known, read where the request ends.
 
-The server opens an account for each request; whoever works for the request finds it through the context, which tasks
+The server opens an account for each request; code that works for the request finds it through the context, which tasks
 inherit. It holds names and numbers of ours only, nothing that a client wrote (LOG-022).
 """
 
