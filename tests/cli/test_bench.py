@@ -1,10 +1,8 @@
 """`python -m ninfer bench`: what it refuses, what it shows of a report, and a run on the golden model's shape."""
 
 import json
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -17,17 +15,6 @@ from ninfer.cli.bench_run import model_shape, wish_of
 from ninfer.cli.bench_tables import report_lines
 from tests.engine.bench.samples import report
 from tests.engine.model.golden import FOLDER
-
-
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """`bench` sets up logging for its process, and here that is everybody's."""
-    loggers = [logging.getLogger(), logging.getLogger("ninfer")]
-    before = [(logger.level, list(logger.handlers)) for logger in loggers]
-    yield
-    for logger, (level, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers = handlers
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

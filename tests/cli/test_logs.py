@@ -2,23 +2,12 @@
 
 import logging
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from ninfer.cli.logs import TRACE, log_to_stderr
 
 LEVELS = ["trace", "debug", "info", "warning", "error", "critical"]
-
-
-@pytest.fixture(autouse=True)
-def loggers_as_they_were() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("ninfer")
-    handlers, levels = list(root.handlers), (root.level, ours.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
 
 
 @pytest.mark.contract("LOG-001")

@@ -4,7 +4,6 @@ What is asked for cannot be done in any of these commands: the artifact, the fol
 there. So a value that passes for its option ends them no better.
 """
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -32,17 +31,6 @@ ODD = (
     *("", " ", "0", "-1", "1.5", "nan", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "auto"),
     *("a..b", "{}", "\N{SLIGHTLY SMILING FACE}", "/", "/dev/null", "/dev/full"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    """Commands set up logging for their process, and here that is everybody's."""
-    loggers = [logging.getLogger(), logging.getLogger("ninfer")]
-    before = [(logger.level, list(logger.handlers)) for logger in loggers]
-    yield
-    for logger, (level, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.handlers = handlers
 
 
 def odd_values(kind: object) -> tuple[str, ...]:
