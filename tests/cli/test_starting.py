@@ -37,7 +37,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert times.last_s("a model") is None
 
 
-@pytest.mark.contract("LOG-007", "LOG-008")
+@pytest.mark.contract("LOG-008")
 def test_the_line_moves_on_a_terminal_and_is_nowhere_else() -> None:
     shown = {}
     for terminal in (True, False):

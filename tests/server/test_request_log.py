@@ -38,7 +38,6 @@ async def test_an_answer(stream: bool, caplog: pytest.LogCaptureFixture) -> None
     assert re.fullmatch(expected, line)
 
 
-@pytest.mark.contract("LOG-022")
 @pytest.mark.parametrize(
     ("path", "given", "status"),
     [
