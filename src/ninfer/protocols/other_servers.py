@@ -8,14 +8,7 @@ itself and is in no table. Shared by the protocols that ignore unknown fields; i
 
 from collections.abc import Mapping
 
-from ninfer.protocols.plugin import JSONValue
-from ninfer.protocols.refusal import CONSTRAINED_ELSEWHERE, Neutral, Refusals, never, one_of
-
-
-def nothing(value: JSONValue) -> bool:
-    """Neutral is an empty string, array or object."""
-    return value in ("", [], {})
-
+from ninfer.protocols.refusal import CONSTRAINED_ELSEWHERE, Neutral, Refusals, never, nothing, one_of
 
 _SAMPLERS: Mapping[str, Neutral] = {
     "adaptive_target": one_of(-1),

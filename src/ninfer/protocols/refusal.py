@@ -23,6 +23,7 @@ Refusals: TypeAlias = Mapping[str, tuple[Neutral, str]]
 
 UNCONSTRAINED = "constrained output is not in this build"
 CONSTRAINED_ELSEWHERE = "output is constrained through structured_outputs, not through this name"
+OTHER_PROTOCOL = "this is another protocol's name"
 GUIDED = "guided_"
 
 
@@ -35,6 +36,11 @@ def one_of(*values: JSONValue) -> Neutral:
 def empty(value: JSONValue) -> bool:
     """Neutral is an array or an object without anything in it."""
     return value in ([], {})
+
+
+def nothing(value: JSONValue) -> bool:
+    """Neutral is an empty string, array or object."""
+    return value in ("", [], {})
 
 
 def plain_text(value: JSONValue) -> bool:

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 
 from ninfer.conversation import InvalidRequest, RequestError
 from ninfer.protocols.function_tools import CALLED_BY_THE_MODEL, UNCONSTRAINED_ARGUMENTS, UNLIMITED_CALLS
-from ninfer.protocols.other_servers import OTHER_SERVERS, nothing
+from ninfer.protocols.other_servers import OTHER_SERVERS
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import (
     CONSTRAINED_ELSEWHERE,
+    OTHER_PROTOCOL,
     UNCONSTRAINED,
     Refusals,
     empty,
     needs_vision,
     never,
+    nothing,
     one_of,
     plain_text,
     refuse_fields,
@@ -27,29 +29,28 @@ from ninfer.protocols.structure import missing
 from ninfer.protocols.values import shown
 
 _NO_MCP = "this server connects to no MCP servers"
-_ANOTHERS = "this is another protocol's name"
 _NO_PENALTIES = "a request of Messages sets no penalties; --presence-penalty and --frequency-penalty set them for all"
 
 
 _FIELDS: Refusals = {
     **OTHER_SERVERS,
-    "enable_thinking": (never, f"{_ANOTHERS}; Messages has thinking"),
+    "enable_thinking": (never, f"{OTHER_PROTOCOL}; Messages has thinking"),
     "frequency_penalty": (one_of(0), _NO_PENALTIES),
-    "input": (nothing, f"{_ANOTHERS}; Messages has messages"),
-    "instructions": (nothing, f"{_ANOTHERS}; Messages has system"),
+    "input": (nothing, f"{OTHER_PROTOCOL}; Messages has messages"),
+    "instructions": (nothing, f"{OTHER_PROTOCOL}; Messages has system"),
     "logit_bias": (nothing, "logits are not biased"),
     "logprobs": (one_of(False), "log probabilities are not computed"),
-    "max_completion_tokens": (never, f"{_ANOTHERS}; Messages has max_tokens"),
-    "max_output_tokens": (never, f"{_ANOTHERS}; Messages has max_tokens"),
+    "max_completion_tokens": (never, f"{OTHER_PROTOCOL}; Messages has max_tokens"),
+    "max_output_tokens": (never, f"{OTHER_PROTOCOL}; Messages has max_tokens"),
     "min_p": (one_of(0), "the sampler of Messages has temperature, top_k and top_p"),
     "n": (one_of(1), "one message is generated for a request"),
-    "parallel_tool_calls": (one_of(True), f"{_ANOTHERS}; Messages has tool_choice.disable_parallel_tool_use"),
+    "parallel_tool_calls": (one_of(True), f"{OTHER_PROTOCOL}; Messages has tool_choice.disable_parallel_tool_use"),
     "presence_penalty": (one_of(0), _NO_PENALTIES),
-    "reasoning": (nothing, f"{_ANOTHERS}; Messages has thinking and output_config.effort"),
-    "reasoning_effort": (never, f"{_ANOTHERS}; Messages has output_config.effort"),
-    "response_format": (plain_text, f"{_ANOTHERS}; Messages has output_config.format"),
+    "reasoning": (nothing, f"{OTHER_PROTOCOL}; Messages has thinking and output_config.effort"),
+    "reasoning_effort": (never, f"{OTHER_PROTOCOL}; Messages has output_config.effort"),
+    "response_format": (plain_text, f"{OTHER_PROTOCOL}; Messages has output_config.format"),
     "seed": (never, "a request of Messages cannot choose its seed; --seed sets it for all"),
-    "stop": (nothing, f"{_ANOTHERS}; Messages has stop_sequences"),
+    "stop": (nothing, f"{OTHER_PROTOCOL}; Messages has stop_sequences"),
     "structured_outputs": (never, UNCONSTRAINED),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
     "output_format": (never, "output is constrained through output_config.format"),

@@ -7,15 +7,17 @@ cannot be given. What is in no table here and in no wire type is advisory or unk
 from collections.abc import Mapping
 
 from ninfer.conversation import InvalidRequest, RequestError
-from ninfer.protocols.other_servers import OTHER_SERVERS, nothing
+from ninfer.protocols.other_servers import OTHER_SERVERS
 from ninfer.protocols.plugin import JSONValue
 from ninfer.protocols.refusal import (
     CONSTRAINED_ELSEWHERE,
+    OTHER_PROTOCOL,
     UNCONSTRAINED,
     Refusals,
     empty,
     needs_vision,
     never,
+    nothing,
     one_of,
     plain_text,
     refuse_fields,
@@ -25,7 +27,6 @@ from ninfer.protocols.refusal import (
 from ninfer.protocols.values import shown
 
 _LEGACY = "legacy function calls are not offered; use tools"
-_ANOTHERS = "this is another protocol's name"
 _NO_LOGPROBS = "log probabilities are not computed"
 
 
@@ -40,15 +41,15 @@ def _only_nulls(value: JSONValue) -> bool:
 _FIELDS: Refusals = {
     # field -> what asks for nothing, and the guarantee that is not given
     **OTHER_SERVERS,
-    "input": (nothing, f"{_ANOTHERS}; Chat has messages"),
-    "instructions": (nothing, f"{_ANOTHERS}; Chat has a message with the role system"),
-    "max_output_tokens": (never, f"{_ANOTHERS}; Chat has max_completion_tokens"),
-    "output_config": (_only_nulls, f"{_ANOTHERS}; Chat has reasoning_effort"),
-    "random_seed": (never, f"{_ANOTHERS}; Chat has seed"),
-    "reasoning": (_only_nulls, f"{_ANOTHERS}; Chat has reasoning_effort"),
-    "stop_sequences": (nothing, f"{_ANOTHERS}; Chat has stop"),
-    "system": (nothing, f"{_ANOTHERS}; Chat has a message with the role system"),
-    "thinking": (_only_nulls, f"{_ANOTHERS}; Chat has enable_thinking"),
+    "input": (nothing, f"{OTHER_PROTOCOL}; Chat has messages"),
+    "instructions": (nothing, f"{OTHER_PROTOCOL}; Chat has a message with the role system"),
+    "max_output_tokens": (never, f"{OTHER_PROTOCOL}; Chat has max_completion_tokens"),
+    "output_config": (_only_nulls, f"{OTHER_PROTOCOL}; Chat has reasoning_effort"),
+    "random_seed": (never, f"{OTHER_PROTOCOL}; Chat has seed"),
+    "reasoning": (_only_nulls, f"{OTHER_PROTOCOL}; Chat has reasoning_effort"),
+    "stop_sequences": (nothing, f"{OTHER_PROTOCOL}; Chat has stop"),
+    "system": (nothing, f"{OTHER_PROTOCOL}; Chat has a message with the role system"),
+    "thinking": (_only_nulls, f"{OTHER_PROTOCOL}; Chat has enable_thinking"),
     "functions": (empty, _LEGACY),
     "function_call": (one_of("auto", "none"), _LEGACY),
     "tool_constraints": (one_of("basic", "auto"), "it is one of basic and auto"),
